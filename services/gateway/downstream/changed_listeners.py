@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -38,8 +38,32 @@ class ChangedListeners:
 
     def changed(self, name: str, after: Listener | None, *, is_open: bool) -> None:
         """`after`: the listener as it is wanted now; None: it is closed."""
+        counts = self._judge(self._of(name), after, is_open=is_open)
+        if counts:
+            log.info(
+                "connections of a listener that has changed",
+                listener=name,
+                closed=counts[Fate.CLOSE],
+                draining=counts[Fate.DRAIN],
+                staying=counts[Fate.STAY],
+            )
+
+    def opened(self, entrance: Entrance) -> None:
+        """The listener is open by its new policy, which counts for the connections that stay."""
+        earlier = [each for each in self._of(entrance.of.name) if each.entrance is not entrance]
+        self._judge(earlier, entrance.of, is_open=True)
+        for connection in earlier:
+            if connection.is_open and connection not in self._ends:
+                connection.goes_on_at(entrance)
+
+    def _of(self, name: str) -> list[ClientConnection]:
+        return [each for each in self._connections if each.entrance.of.name == name]
+
+    def _judge(
+        self, connections: Iterable[ClientConnection], after: Listener | None, *, is_open: bool
+    ) -> Counter[Fate]:
         counts: Counter[Fate] = Counter()
-        for connection in [each for each in self._connections if each.entrance.of.name == name]:
+        for connection in connections:
             found = fate(connection.entrance.of, after, connection.session.proved.proof)
             if found is Fate.STAY and not is_open:
                 found = Fate.DRAIN
@@ -55,19 +79,7 @@ class ChangedListeners:
                     self._ends.pop(connection, None)
         if counts[Fate.DRAIN]:
             self._later(self._drain_s, self._drain)
-        log.info(
-            "a listener has changed",
-            listener=name,
-            closed=counts[Fate.CLOSE],
-            draining=counts[Fate.DRAIN],
-            staying=counts[Fate.STAY],
-        )
-
-    def opened(self, entrance: Entrance) -> None:
-        """The listener is open by its new policy, which counts for the connections that stay."""
-        for connection in list(self._connections):
-            if connection.entrance.of.name == entrance.of.name and connection not in self._ends:
-                connection.goes_on_at(entrance)
+        return counts
 
     def draining(self) -> Counter[str]:
         """The number of connections that are going to end, by the name of their listener."""

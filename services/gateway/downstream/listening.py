@@ -85,7 +85,10 @@ class Ports:
         try:
             self.bind(entrance, tls)
             if self._new_client is not None:
-                await self._by_name[entrance.of.name].serve(self._new_client)
+                listening = self._by_name[entrance.of.name]
+                await listening.serve(self._new_client)
+                if self._by_name.get(entrance.of.name) is not listening:  # it was dismissed meanwhile
+                    listening.close()
         except OSError as error:
             self.dismiss(entrance.of.name)
             return str(error)

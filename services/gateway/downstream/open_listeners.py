@@ -80,6 +80,7 @@ class OpenListeners:
         self._faults: dict[str, str] = {}
         """Why wanted listeners could not be opened, by name."""
         self._changed = asyncio.Event()
+        self._is_closed = False
         self.by_revision: tuple[int, Wanted] = (0, wanted(self._own, Policy(), self._means))
         """The revision of control's policy, and the listeners by it: one value, which other threads may read."""
 
@@ -117,13 +118,15 @@ class OpenListeners:
         if policy.revision == self.by_revision[0]:
             return
         self._want(policy)
-        for name, entrance in list(self._entrances.items()):
-            after = self.wanted.listeners.get(name)
-            if after != entrance.of:
+        for name in {*self._entrances, *self.wanted.listeners, *self.wanted.faulty}:
+            entrance, after = self._entrances.get(name), self.wanted.listeners.get(name)
+            if entrance is not None and not entrance.is_over and entrance.of == after:
+                continue
+            if entrance is not None:
                 entrance.is_over = True
-                self._connections.changed(name, after or self.wanted.faulty.get(name), is_open=after is not None)
-                if after is None:
-                    self._dismiss(name)
+            if after is None:
+                self._dismiss(name)
+            self._connections.changed(name, after or self.wanted.faulty.get(name), is_open=after is not None)
         self._changed.set()
 
     async def run(self) -> None:
@@ -134,17 +137,21 @@ class OpenListeners:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S if self._faults else None):
                     await self._changed.wait()
-            await self._carry_out()
+            try:
+                await self._carry_out()
+            except Exception:  # a fault of the gateway must not end this for good: a later policy may close listeners
+                log.exception("listeners could not be changed")
 
     async def _carry_out(self) -> None:
         self._changed.clear()
         for name, listener in list(self.wanted.listeners.items()):
             entrance = self._entrances.get(name)
-            if entrance is None or entrance.of != listener:
+            if not self._is_closed and (entrance is None or entrance.is_over):
                 await self._open(name, listener)
 
     def close(self) -> None:
         """No new clients, nowhere."""
+        self._is_closed = True
         self._reached.close()
         self._connections.stop()
         for task in self._following:
@@ -184,21 +191,28 @@ class OpenListeners:
         try:
             known = set(self._tls)
             tls = await asyncio.to_thread(self._tls_of, listener)
-            for files in self._tls.keys() - known:
-                self._follow_files(self._tls[files])
         except TlsFilesError as error:
-            fault = str(error)
+            self._failed(name, listener, str(error))
+            return
+        for files in self._tls.keys() - known:
+            self._follow_files(self._tls[files])
+        if self._is_closed or self.wanted.listeners.get(name) != listener:  # the policy has changed meanwhile
+            return
+        entrance = self._entrances[name] = self._entrance(listener)
+        fault = await self._reached.admit(entrance, tls)
+        if entrance.is_over:  # the same during `admit`: `follow` has seen to its clients, and `run` goes on from there
+            if name not in self._entrances:
+                self._reached.dismiss(name)
+        elif fault:
+            self._failed(name, listener, fault)
         else:
-            if self.wanted.listeners.get(name) != listener:  # the policy has changed meanwhile
-                return
-            entrance = self._entrance(listener)
-            fault = await self._reached.admit(entrance, tls)
-            if not fault:
-                self._entrances[name] = entrance
-                self._faults.pop(name, None)
-                self._connections.opened(entrance)
-                metrics.listener_open.labels(name).set(1)
-                return
+            self._faults.pop(name, None)
+            self._connections.opened(entrance)
+            metrics.listener_open.labels(name).set(1)
+
+    def _failed(self, name: str, listener: Listener, fault: str) -> None:
+        if self.wanted.listeners.get(name) != listener:
+            return
         self._dismiss(name)
         self._connections.changed(name, listener, is_open=False)
         self._faulted(name, fault)

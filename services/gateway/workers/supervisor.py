@@ -121,7 +121,7 @@ class Supervisor:
 
     def _heard(self, post: Post, word: Word) -> None:
         post.load.taken, post.load.open = word.taken, word.open
-        if word.policy or word.doors:
+        if (word.policy or word.doors) and not self._supervision.stopping:
             self._reception.follow(word.policy, word.doors)
         self._supervision.told(post.number, word.phase, word.reason, time.monotonic())
         self._tell()

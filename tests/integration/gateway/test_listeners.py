@@ -377,3 +377,17 @@ def test_all_workers_follow_and_so_does_one_that_starts_again(
         house.write(Producer(house.login(SCRAM, "new")), f"after the kill {number}")
     assert house.is_refused("plain")
     assert sorted(read_all(house.cluster.bootstrap, house.topic)) == sorted(house.produced)
+
+
+def test_changes_in_quick_succession_end_with_the_last_one(house: House) -> None:
+    producer = Producer(house.login(SCRAM))
+    house.write(producer, "before")
+    for _ in range(10):
+        house.decide(DecidedListener("secured", Security.SASL_SSL, (SCRAM,)))
+        house.decide(DecidedListener("secured"))
+        house.decide()
+    wait_until(lambda: not house.is_refused("secured") and not house.reported("secured").fault, "it is open")
+    house.write(producer, "on the same connection, or a new one")
+    house.write(Producer(house.login(PLAIN)), "by the settings")
+    house.decide(DecidedListener("secured", Security.SASL_SSL, (SCRAM,)))
+    assert PLAIN not in {each.session.proved.proof for each in list(house.gateway.gateway.connections)}
