@@ -30,7 +30,7 @@ class ListenerService(listeners_grpc.ListenerServiceServicer):
         self, request: listeners.ListListenersRequest, context: Any
     ) -> listeners.ListListenersResponse:
         def asked(policy: listeners.ListenerPolicy) -> list[listeners.Listener]:
-            return [each for each in policy.listeners if request.name in ("", each.name)]
+            return [each for each in policy.listeners if request.listener in ("", each.name)]
 
         found, token, revision = await self._policy.page(request, asked)
         is_present = not request.at_revision and not request.page_token
@@ -43,6 +43,6 @@ class ListenerService(listeners_grpc.ListenerServiceServicer):
                 listeners.GatewayListener(gateway=gateway, listener=each)
                 for gateway, report in reports
                 for each in report.listeners
-                if request.name in ("", each.name)
+                if request.listener in ("", each.name)
             ],
         )

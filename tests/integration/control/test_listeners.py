@@ -58,7 +58,7 @@ async def test_a_decision_is_an_admins_and_is_shown_with_the_gateways(secured: W
             return bool((await ada.ListListeners(listeners.ListListenersRequest(), timeout=CALL)).gateways)
 
         await until(is_told, "control knows the gateway's listeners")
-        found = await ada.ListListeners(listeners.ListListenersRequest(name="plain"), timeout=CALL)
+        found = await ada.ListListeners(listeners.ListListenersRequest(listener="plain"), timeout=CALL)
         assert [each.closed for each in found.listeners] == [True]
         assert [(each.gateway, each.listener.fault) for each in found.gateways] == [("g1", "control has closed it")]
         past = await ada.ListListeners(listeners.ListListenersRequest(at_revision=made.revision), timeout=CALL)
