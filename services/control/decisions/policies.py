@@ -61,8 +61,8 @@ class PolicyDecisions(Generic[P]):
         understand the policy after this event.
         """
         async with self._one:
-            await self._journal.first_time(caller)
-            policy = self._subject.of(self._journal.view)
+            view = await self._journal.first_time(caller)
+            policy = self._subject.of(view)
             event = await asyncio.to_thread(decide, policy)  # thousands of items take a while
             if event is not None and needs_readers(event):
                 self._check_understood()
@@ -75,6 +75,7 @@ class PolicyDecisions(Generic[P]):
                 drafts,
                 policy.revision,
                 caller,
+                view,
                 lambda view: self._subject.of(view).revision,
                 lambda position: answer(position, event),
             )
