@@ -145,7 +145,8 @@ def explain(session: Session, name: str) -> None:
     Examples:
       meshctl listener explain outside
     """
-    _show(session, pb.ListListenersRequest(listener=name), f"Nothing is decided about {name}: settings of gateways count")
+    nothing = f"Nothing is decided about {name}: settings of gateways count"
+    _show(session, pb.ListListenersRequest(listener=name), nothing)
 
 
 def _show(session: Session, request: pb.ListListenersRequest, nothing: str) -> None:

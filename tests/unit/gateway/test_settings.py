@@ -203,3 +203,30 @@ def test_revoked_certificates_are_those_of_an_authority(tls: dict[str, Any], tmp
     tls = {name: value for name, value in tls.items() if name != "tls_client_ca"}
     with pytest.raises(ValidationError, match="tls_client_crl revokes certificates of tls_client_ca"):
         GatewaySettings(listen=("tls://h:1",), tls_client_crl=tmp_path / "crl.pem", **tls)
+
+
+def test_listeners_have_names() -> None:
+    settings = GatewaySettings(listen=("plain=127.0.0.1:1", "127.0.0.1:2", "outside=PLAINTEXT://127.0.0.1:3"))
+    assert [each.name for each in settings.listeners] == ["plain", "listener-2", "outside"]
+    assert [str(each) for each in settings.listeners] == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("Plain=127.0.0.1:1", "is no name of a listener"),
+        ("a=127.0.0.1:1,a=127.0.0.1:2", "names two listeners alike: a, a"),
+    ],
+)
+def test_names_that_can_not_be(wrong: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        GatewaySettings(listen=wrong)
+
+
+def test_a_gateway_with_a_router_may_have_certificates_for_listeners_that_control_will_decide(
+    tls: dict[str, Any],
+) -> None:
+    settings = GatewaySettings(router_addresses=("127.0.0.1:7071",), **tls)
+    assert (settings.means.has_certificate, settings.means.has_client_ca) == (True, True)
+    with pytest.raises(ValidationError, match="No such file"):
+        GatewaySettings(router_addresses=("127.0.0.1:7071",), tls_certificate=Path("/none.pem"), tls_key=Path("/n.key"))
