@@ -57,12 +57,13 @@ class Reception:
     def follow(self, revision: int, doors: words.Doors) -> None:
         """Open and close listeners, as workers want them by the policy of this revision."""
         wanted = {name: (host, port) for name, host, port in doors}
-        if revision < self._revision or wanted == self._wanted:
+        if revision < self._revision:
             return
         gone = [name for name, address in self._wanted.items() if wanted.get(name) != address]
         self._revision, self._wanted = revision, wanted
         for name in gone:
             self._close(name)
+            self.faults.pop(name, None)
         self.try_again()
 
     def try_again(self) -> None:
@@ -76,6 +77,8 @@ class Reception:
                     self._listen(name)
             except OSError as error:
                 self._close(name)
+                if self.faults.get(name) != str(error):
+                    log.error("a listener can't be opened here", listener=name, reason=str(error))
                 self.faults[name] = str(error)
             else:
                 self.faults.pop(name, None)
@@ -88,7 +91,6 @@ class Reception:
         sockets.extend(bound_socket(host, each) for each in ports)
 
     def _close(self, name: str) -> None:
-        self.faults.pop(name, None)
         for bound in self._sockets.pop(name, ()):
             if self._is_open:
                 asyncio.get_running_loop().remove_reader(bound.fileno())

@@ -180,7 +180,8 @@ async def test_listeners_are_opened_and_closed_as_workers_want(house: House) -> 
     assert await greeting(port) == "w new None no delay"
     with pytest.raises(ConnectionRefusedError):
         await greeting(before)
-    house.reception.follow(6, (("", "127.0.0.1", 0),))
+    house.reception.follow(8, (("new", "127.0.0.1", 0),))
+    house.reception.follow(7, (("", "127.0.0.1", 0),))
     assert house.reception.ports == [port], "a worker that is behind decides nothing"
 
 
