@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 import structlog
@@ -110,8 +111,6 @@ class OpenListeners:
     async def serve(self, new_client: NewClient) -> None:
         await self._carry_out()  # another policy may have come since `bind`
         await self._reached.serve(new_client)
-        for name in self._entrances:
-            metrics.listener_open.labels(name).set(1)
 
     def follow(self, policy: Policy) -> None:
         """Control has another policy: see above."""
@@ -159,7 +158,6 @@ class OpenListeners:
 
     def report(self) -> list[pb.OpenListener]:
         """The listeners for control, by name: those that are wanted, and those that it has closed."""
-        found = {each.name: each for each in self._own} | {**self.wanted.listeners, **self.wanted.faulty}
         draining = self._connections.draining()
         return [
             pb.OpenListener(
@@ -172,15 +170,24 @@ class OpenListeners:
                 decided=name in self.wanted.decided,
                 draining=draining[name],
             )
-            for name, listener in sorted(found.items())
+            for name, listener in sorted(self._known.items())
         ]
+
+    @property
+    def _known(self) -> dict[str, Listener]:
+        """All listeners of the settings and of control, by name."""
+        return {each.name: each for each in self._own} | {**self.wanted.listeners, **self.wanted.faulty}
 
     def _want(self, policy: Policy) -> None:
         self.by_revision = policy.revision, wanted(self._own, policy, self._means)
         self._faults = {name: why for name, why in self._faults.items() if name in self.wanted.listeners}
         for name, fault in self.wanted.faults.items():
             log.error("a listener can't be opened here", listener=name, reason=fault)
-            metrics.listener_open.labels(name).set(0)
+        for name in self._known:
+            metrics.listener_open.labels(name).set_function(partial(self._is_open, name))
+
+    def _is_open(self, name: str) -> bool:
+        return name in self._entrances and not self._fault(name)
 
     def _fault(self, name: str) -> str:
         if name not in self.wanted.listeners:
@@ -208,7 +215,6 @@ class OpenListeners:
         else:
             self._faults.pop(name, None)
             self._connections.opened(entrance)
-            metrics.listener_open.labels(name).set(1)
 
     def _failed(self, name: str, listener: Listener, fault: str) -> None:
         if self.wanted.listeners.get(name) != listener:
@@ -220,13 +226,11 @@ class OpenListeners:
     def _dismiss(self, name: str) -> None:
         self._reached.dismiss(name)
         self._entrances.pop(name, None)
-        metrics.listener_open.labels(name).set(0)
 
     def _faulted(self, name: str, fault: str) -> None:
         if self._faults.get(name) != fault:
             log.error("a listener can't be opened here", listener=name, reason=fault)
         self._faults[name] = fault
-        metrics.listener_open.labels(name).set(0)
 
     def _follow_files(self, tls: ServerTls) -> None:
         self._following.add(asyncio.get_running_loop().create_task(tls.follow_files(), name="certificates"))

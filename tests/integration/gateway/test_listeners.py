@@ -121,6 +121,10 @@ def ended(how: str) -> float:
     return REGISTRY.get_sample_value("kafka_mesh_gateway_connections_ended_by_listeners_total", {"how": how}) or 0
 
 
+def gauge(listener: str) -> float | None:
+    return REGISTRY.get_sample_value("kafka_mesh_gateway_listener_open", {"listener": listener})
+
+
 @pytest.fixture
 def house(
     rules: Rules,
@@ -299,9 +303,11 @@ def test_a_listener_whose_port_is_taken_is_reported_and_opens_when_the_port_is_f
     with socket.create_server(("127.0.0.1", house.ports["new"])):
         house.decide(new(port=house.ports["new"]))
         wait_until(lambda: "Address already in use" in house.reported("new").fault, "the fault is reported")
+        assert gauge("new") == 0
         house.write(Producer(house.plain()), "others go on")
     wait_until(lambda: not house.reported("new").fault, "it is open")
     house.write(Producer(house.login(SCRAM, "new")), "at last")
+    assert gauge("new") == 1
 
 
 def test_what_this_gateway_lacks_closes_the_listener_rather_than_to_serve_less_security(house: House) -> None:
