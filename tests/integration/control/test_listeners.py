@@ -46,6 +46,10 @@ async def test_a_decision_is_an_admins_and_is_shown_with_the_gateways(secured: W
     async with open_channel(address, certificate_of(authority, "operator", "otto")) as channel:
         otto = listeners_grpc.ListenerServiceStub(channel)
         await refused(otto.ChangeListeners(closed("plain"), timeout=CALL), grpc.StatusCode.PERMISSION_DENIED, "admin")
+    await secured.changes.Freeze(admin.FreezeRequest(reason="inventory"), timeout=CALL)
+    frozen = grpc.StatusCode.FAILED_PRECONDITION, "meshctl thaw"
+    await refused(ada.ChangeListeners(closed("plain"), timeout=CALL), *frozen)
+    await secured.changes.Thaw(admin.ThawRequest(reason="counted"), timeout=CALL)
     made = await ada.ChangeListeners(closed("plain"), timeout=CALL)
     assert [each.name for each in made.changed] == ["plain"]
     async with open_channel(address, certificate_of(authority, "router", "r1")) as channel:
