@@ -89,7 +89,7 @@ refused_records = Counter(
 )
 observed_records = Counter(
     "kafka_mesh_gateway_observed_records",
-    "Records in batches that break a rule of validation that only observes (mode `observe`); topics as above.",
+    "Records in batches that break a rule of validation and are stored (modes `observe` and `mark`); topics as above.",
     ["topic", "rule"],
 )
 withheld_batches = Counter(
@@ -338,8 +338,8 @@ conversions_waiting = Gauge(
 )
 conversion_seconds = Histogram(
     "kafka_mesh_gateway_conversion_seconds",
-    "How long a conversion took, waiting included: batches_of (Produce), message_sets_of (Fetch), records_breaches "
-    "(rules of validation about records), protected_batches (Produce) or revealed_batches (Fetch).",
+    "How long a conversion took, waiting included: batches_of (Produce), message_sets_of (Fetch), opened_batches "
+    "(rules of validation and protection in Produce) or revealed_batches (Fetch, ShareFetch).",
     ["function"],
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )

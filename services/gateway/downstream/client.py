@@ -15,6 +15,7 @@ Theory of operation
 
 import asyncio
 import time
+import weakref
 from collections.abc import Sequence
 
 import structlog
@@ -385,6 +386,9 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """After the client has gone: Produce goes on in its order until none is left."""
         if not self._queue:
             self._lanes.close("the client is gone")
+            self._gate, loose = None, weakref.proxy(self)  # no cycle is left, so no collector has to free it
+            for part in (self._slots, self._reading, self._forwarder, self._fetches, self._turns, self._turns.sharing):
+                part.client = loose
 
     def who(self) -> dict[str, str | None]:
         session = self.session
