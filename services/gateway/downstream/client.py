@@ -102,9 +102,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._mesh, self._tracing = mesh, mesh.tracing
         self._most_requests = mesh.limits.max_requests
         self._connections = connections
-        self._asked_node = asked_node
-        self._introduction = introduction
-        self.entrance = entrance
+        self._asked_node, self._introduction, self.entrance = asked_node, introduction, entrance
         self._gate: Gate | None = None
         """None: the client may send requests, for as long as it likes."""
         self._lanes = Lanes(self.session, on_congestion=self._upstream_congestion, on_unheard=self._unheard)
