@@ -2,10 +2,10 @@
 
 Theory of operation
 1. Clients that trace write a `traceparent` header into each record. Most records have no headers: a walk from record to
-   record passes over their bytes. Where records may have headers, a search for this word follows, with the length in
+   record passes over their bytes. If records may have headers, a search for this word follows, with the length in
    front of it. Records are read only where the search finds the word.
-2. The gateway looks at the first `LOOK_BYTES` of a request. These are all bytes of a request that is forwarded as a
-   whole. Of a larger request only the beginning is looked at, and a record's headers stand behind its value.
+2. The gateway searches the first `LOOK_BYTES` of a request. These are all bytes of a request that is forwarded as a
+   whole. A larger request is searched in its beginning alone, and a record's headers stand behind its value.
 3. Records of one batch often have different traces. At most `MOST_RECORDS` records are read, and `MOST_TRACES` count.
 4. Compressed batches are not opened: that may take milliseconds on the thread that serves all clients. Such requests
    are traced by the rate alone.
