@@ -109,6 +109,24 @@ tls_handshakes = Counter(
     "does not trust the certificate, or that lacks its own where the listener asks for one, only begins.",
     ["stage"],
 )
+listener_open = Gauge(
+    "kafka_mesh_gateway_listener_open",
+    "1 while the listener lets clients in; 0 after control has closed it, or while it can't be opened.",
+    ["listener"],
+)
+draining_connections = Gauge(
+    "kafka_mesh_gateway_draining_connections",
+    "Connections of listeners that control has closed or changed, which the gateway ends within `LISTENER_DRAIN_S`.",
+)
+ended_by_listeners = Counter(
+    "kafka_mesh_gateway_connections_ended_by_listeners",
+    "Connections that ended because control has closed or changed their listener: `closed` at once, or `drained`.",
+    ["how"],
+)
+listener_refusals = Counter(
+    "kafka_mesh_gateway_listener_refusals",
+    "Clients that a worker sent away because it has not opened the listener where they came in, or no more.",
+)
 successful_authentications = Counter(
     "kafka_mesh_gateway_successful_authentications",
     "Log-ins of clients that succeeded (Kafka: `successful-authentication-total`).",

@@ -26,7 +26,6 @@ from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.downstream.request_tracing import RequestTracing
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
 from services.gateway.requests.memory import Memory
-from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Broker, Call, Lane
 from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_ids import mesh_topic_id
@@ -56,7 +55,7 @@ from services.gateway.wire.primitives import INT32, INT64
 from services.gateway.wire.scanner import patch_correlation_id, scan_fetch_request
 from tests.bench.figures import quartiles
 from tests.fixtures.collector import collector
-from tests.unit.gateway.replaceable import FromClient, ToBroker
+from tests.unit.gateway.replaceable import FromClient, ToBroker, open_entrance
 from tests.unit.gateway.wire.records import batch
 
 ROUNDS, REQUESTS = 3, 2000
@@ -283,7 +282,7 @@ def _stage_of(lane: Lane, brokers: int, *, counted: bool) -> tuple[Any, dict[int
     mesh = Mesh(OneCluster(upstreams, knowledge), "bench", ClientLimits(), memory=Memory(traffic=traffic))
     rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
     mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("bench:1",), 1)], [rule]))
-    client = _deaf(FromClient(mesh, set(), Advertised("bench", 1)))
+    client = _deaf(FromClient(mesh, set(), open_entrance("bench")))
     client._lanes.connections = {LaneKey(1, n, lane): upstream for n, upstream in upstreams.items()}
     return client, upstreams
 
