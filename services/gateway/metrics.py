@@ -172,6 +172,12 @@ token_key_requests = Counter(
     "kafka_mesh_gateway_token_key_requests", "Requests to issuers for their keys: answered, failed.", ["outcome"]
 )
 client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client connections.")
+cut_connections = Counter(
+    "kafka_mesh_gateway_cut_connections",
+    "Client connections that the gateway has ended, by why: idle, stalled (a request did not go on), unread (answers "
+    "were not read), login (no log-in in time).",
+    ["reason"],
+)
 malformed_frames = Counter("kafka_mesh_gateway_malformed_frames", "Client connections closed for what they sent.")
 client_bytes = Counts(
     "kafka_mesh_gateway_client_bytes", "Bytes of frames from (in) and to (out) clients.", ["direction"]

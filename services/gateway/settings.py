@@ -188,6 +188,13 @@ class GatewaySettings(
         description="Processes that convert records of clients older than 0.11, and open batches for rules about "
         "records, when there is such work.",
     )
+    connections_max_idle_s: float = Field(
+        default=600.0,
+        ge=1,
+        le=86_400,
+        description="Seconds after which the gateway ends the connection of a client that sends no request, as brokers "
+        "do (`connections.max.idle.ms`).",
+    )
     drain_timeout_s: float = Field(
         default=10.0, ge=0, description="Seconds that clients' requests may take to end at a stop."
     )

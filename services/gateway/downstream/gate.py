@@ -266,6 +266,7 @@ class Gate:
     def _too_late(self) -> None:
         self._timer = None
         if self._conversation is not None:
+            metrics.cut_connections.labels("login").inc()
             self._failed(self._conversation, f"no log-in within {LOGIN_S:g} s")
             self._client.close("no log-in in time")
 

@@ -27,6 +27,7 @@ from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.entrance import Entrance, Reception, link_entrance
 from services.gateway.downstream.handed import Handed
+from services.gateway.downstream.idle_connections import IdleConnections
 from services.gateway.downstream.listening import AskedNode, Ports
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.open_listeners import OpenListeners
@@ -182,6 +183,8 @@ class Gateway:
         self._tasks.append(loop.create_task(reception.follow(), name="users"))
         sweeping = Sweeping(self.mesh, settings.listeners[0].advertised)
         self._tasks.append(loop.create_task(sweeping.run(), name="sweeping"))
+        idle = IdleConnections(self.connections, settings.connections_max_idle_s)
+        self._tasks.append(loop.create_task(idle.run(), name="idle connections"))
 
         def came(entrance: Entrance, asked_node: AskedNode) -> ClientConnection:
             return ClientConnection(self.mesh, self.connections, entrance, asked_node)

@@ -24,6 +24,9 @@ log = structlog.get_logger(__name__)
 STALLED_S = 60.0
 """A large request that has begun to come must go on within this time: it holds memory that others wait for, or a
 connection to a broker. So must the broker to which it goes on."""
+LEAST_BYTES = 64 * 1024
+"""The progress that counts within this time, if so much is missing: 1 KiB/s. A byte now and then would hold the memory
+for days."""
 UNREAD_S = 600.0
 """A client that reads nothing of its answers for so long is cut off: the answers hold memory that others wait for. A
 broker ends such a connection after the same time (`connections.max.idle.ms`)."""
@@ -125,6 +128,8 @@ class Reading:
             self.client.pause_reading()
         else:
             self.client.resume_reading()
+            if self._stalled_at != math.inf:  # the client could send nothing meanwhile
+                self._watch_for_stall(self.client.still_missing)
 
     def _why_pause(self) -> str | None:
         if len(self._slots.queue) >= self._mesh.limits.max_requests and self.arriving is None:
@@ -204,6 +209,7 @@ class Reading:
         if self.client.unsent_bytes < self._unread:
             self._watch_the_reader()
             return
+        metrics.cut_connections.labels("unread").inc()
         said = "a client that does not read its answers"
         log.warning(f"closing a connection: {said}", unread=self.client.unsent_bytes, **self.client.who())
         self.client.abort(said)
@@ -228,12 +234,12 @@ class Reading:
 
     def _check_for_stall(self, missing: int) -> None:
         still_missing = self.client.still_missing
-        if missing == still_missing:
-            if self.paused_for is None:
-                said = "a request that does not go on"
-                log.warning(f"closing a connection: {said}", missing=missing, **self.client.who())
-                self.client.abort(said)
-                return
-            if self.paused_for == "upstream" and self.arriving is not None:
-                self.arriving.stalled()
+        if self.paused_for is None and missing - still_missing < min(missing, LEAST_BYTES):
+            metrics.cut_connections.labels("stalled").inc()
+            said = "a request that does not go on"
+            log.warning(f"closing a connection: {said}", missing=still_missing, **self.client.who())
+            self.client.abort(said)
+            return
+        if self.paused_for == "upstream" and self.arriving is not None and missing == still_missing:
+            self.arriving.stalled()
         self._watch_for_stall(still_missing)
