@@ -147,6 +147,7 @@ class FetchForwarder:
             fetch.limits = rest
         for part in parts:
             if not part.way.connection.takes_more():
+                fetch.heard_at = now
                 self._doubt(fetch)
                 return
         self._send(fetch, now)
@@ -164,13 +165,13 @@ class FetchForwarder:
         self._asked_at = now
         if fetch.alone:
             self._ask(fetch, parts[0], now)
-            fetch.asked_at = monotonic()
+            fetch.asked_at = fetch.asked_at or monotonic()
             return
         # taken up last: asking the other brokers drops answers that have waited for long
         for part in parts:
             if part.left is None and not fetch.ended:
                 self._ask(fetch, part, now)
-        fetch.asked_at = monotonic()
+        fetch.asked_at = fetch.asked_at or monotonic()
         if not fetch.ended:
             self._current = fetch
             self._watch(fetch.is_over_at)

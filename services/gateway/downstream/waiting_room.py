@@ -205,9 +205,7 @@ class WaitingRoom:
             return
         broker = watch.broker
         timeout_s = WATCH_MS / 1000 + OVERDUE_S
-        call = Call(
-            cluster, request.message, broker.version, Broker(key[1]), Lane.FETCH, timeout_s, raw=True, own_names=True
-        )
+        call = Call(cluster, request.message, broker.version, Broker(key[1]), Lane.FETCH, timeout_s, raw=True)
         self._clusters.submit(call, lanes, OUR_CLIENT_ID, partial(self._settled, watched, now))
 
     def _settled(self, watched: _Watched, asked_at: float, outcome: Outcome | Sent, _: bool) -> None:

@@ -157,6 +157,8 @@ class BrokerLogEnds:
             end = self.ends.get(slot)
             if end is None or end.position.offset != offset:
                 self._watch(slot, offset, now)
+                if not self.watches:
+                    return None  # the broker can't be watched
                 found = None
                 continue
             end.used_at = now
