@@ -14,8 +14,9 @@ from confluent_kafka.cimpl import NewTopic, Producer
 from services.gateway import metrics
 from services.gateway.downstream import fetch_forwarding
 from services.gateway.downstream.waiting_room import WaitingRoom
-from services.gateway.wire.messages import FetchRequest, FetchResponse
+from services.gateway.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
 from services.gateway.wire.messages.fetch import FetchPartition, FetchTopic, PartitionData
+from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from tests.clients.contract import Reading
 from tests.clients.registry import CLIENTS
 from tests.fixtures.clusters import KafkaCluster
@@ -75,6 +76,9 @@ class Poller:
     async def poll(self, max_wait_ms: int = SHORT_MS) -> dict[int, PartitionData]:
         self.send(max_wait_ms, {} if self.session_id else None)
         return await self.answer()
+
+    async def ask_for_leaders(self) -> None:
+        await self._client.ask(MetadataRequest([MetadataRequestTopic(name=self._topic)]), 9, MetadataResponse)
 
     async def begin_a_session(self) -> None:
         self._epoch = 0
@@ -306,4 +310,8 @@ async def test_who_waits_goes_on_with_the_next_leader(wide: Wide, wide_gateway: 
 
 
 async def _reads(consumer: Poller, partition: int) -> bool:
-    return bool((await consumer.poll())[partition].records)
+    """Consumers ask for leaders anew after an error."""
+    found = (await consumer.poll())[partition]
+    if found.error_code:
+        await consumer.ask_for_leaders()
+    return bool(found.records)
