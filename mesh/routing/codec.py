@@ -6,18 +6,16 @@ clients, so leaving the field out could widen the rule. Rules and tables with un
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from mesh.protection.codec import is_known as is_known_protection
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.identity import IdentityMode
 from mesh.routing.identity_codec import identity_from_proto, identity_to_proto
-from mesh.routing.policies import Policies
+from mesh.routing.policies import policies_by_kind
+from mesh.routing.policy_codec import policies_from_proto
 from mesh.routing.rules import (
     UNMATCHED_TOPICS,
     ExactName,
@@ -33,8 +31,7 @@ from mesh.routing.rules import (
 )
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past, Stay
-from mesh.rpc import acls, admin, protection, quotas, routing, tenants, validation
-from mesh.validation.codec import is_known
+from mesh.rpc import admin, routing
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
     f"{subject.value}{kind.suffix}": (kind, subject)
@@ -48,50 +45,22 @@ _NODE_VIEWS = {
 }
 _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 
-_KNOWN_RESOURCE_TYPES = frozenset(acls.AclResourceType.values()) - {acls.ACL_RESOURCE_TYPE_UNSPECIFIED}
-_KNOWN_PATTERN_TYPES = frozenset(acls.AclPatternType.values()) - {acls.ACL_PATTERN_TYPE_UNSPECIFIED}
-_KNOWN_OPERATIONS = frozenset(acls.AclOperation.values()) - {acls.ACL_OPERATION_UNSPECIFIED}
-_KNOWN_QUOTA_KEYS = frozenset(quotas.QuotaKey.values()) - {quotas.QUOTA_KEY_UNSPECIFIED}
-_KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSION_UNSPECIFIED}
-
 TABLE_FORMAT = 6
 """The format of tables that this release understands (Member.table_format)."""
-TABLE_FORMAT_OF_ACLS = 2
-"""The first format with ACLs."""
-TABLE_FORMAT_OF_QUOTAS = 3
-"""The first format with quotas."""
-TABLE_FORMAT_OF_VALIDATION = 4
-"""The first format with rules of validation."""
 TABLE_FORMAT_OF_IDENTITIES = 4
 """The first format with clients' identities at clusters."""
-TABLE_FORMAT_OF_PROTECTION = 5
-"""The first format with rules of protection."""
 TABLE_FORMAT_OF_EXCHANGED_TOKENS = 5
 """The first format with tokens that are exchanged for those of a cluster."""
-TABLE_FORMAT_OF_TENANTS = 6
-"""The first format with tenants."""
-
-M = TypeVar("M", bound=Message)
 
 
 def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
-    if table.tenant_policy is not None:
-        return TABLE_FORMAT_OF_TENANTS
-    if table.protection_policy is not None:
-        return TABLE_FORMAT_OF_PROTECTION
-    identities = [each.identity for each in table.clusters.values() if each.identity is not None]
-    if any(each.mode is IdentityMode.EXCHANGE for each in identities):
-        return TABLE_FORMAT_OF_EXCHANGED_TOKENS
-    if table.validation_policy is not None:
-        return TABLE_FORMAT_OF_VALIDATION
-    if identities:
-        return TABLE_FORMAT_OF_IDENTITIES
-    if table.quota_policy is not None:
-        return TABLE_FORMAT_OF_QUOTAS
-    if table.acl_policy is not None:
-        return TABLE_FORMAT_OF_ACLS
-    return 1 if table.conditions or table.pasts else 0
+    formats = [kind.table_format for kind, _ in policies_by_kind(table.policies)]
+    for each in table.clusters.values():
+        if each.identity is not None:
+            exchanges = each.identity.mode is IdentityMode.EXCHANGE
+            formats.append(TABLE_FORMAT_OF_EXCHANGED_TOKENS if exchanges else TABLE_FORMAT_OF_IDENTITIES)
+    return max(formats, default=1 if table.conditions or table.pasts else 0)
 
 
 def match_from_proto(message: routing.RuleMatch) -> Match:
@@ -222,89 +191,8 @@ def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
         map(cluster_from_proto, message.clusters),
         map(version_from_proto, message.rule_versions),
         map(past_from_proto, message.pasts),
-        *policies_from_proto(message),
+        policies_from_proto(message),
     )
-
-
-def policies_from_proto(message: routing.RoutingTable) -> Policies:
-    """The policies of a table; InvalidRuleError as above."""
-    return Policies(
-        acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
-        quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None,
-        validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None,
-        tenant_policy_from_proto(message.tenant_policy) if message.HasField("tenant_policy") else None,
-        protection_policy_from_proto(message.protection_policy) if message.HasField("protection_policy") else None,
-    )
-
-
-def acl_policy_from_proto(message: acls.AclPolicy) -> acls.AclPolicy:
-    """A copy for a table; InvalidRuleError if a field or a number is not known here: without it, an ACL is another."""
-    policy = _copy(message)
-    if policy is None or not _has_known_numbers(policy):
-        raise InvalidRuleError(
-            "acl_policy",
-            "the ACLs say something that is not known here: a newer release of the mesh says it; run that one here, "
-            "too",
-        )
-    return policy
-
-
-def _has_known_numbers(policy: acls.AclPolicy) -> bool:
-    return (
-        policy.mode in acls.AclMode.values()
-        and {each.resource_type for each in policy.acls} <= _KNOWN_RESOURCE_TYPES
-        and {each.pattern_type for each in policy.acls} <= _KNOWN_PATTERN_TYPES
-        and {each.operation for each in policy.acls} <= _KNOWN_OPERATIONS
-        and {each.permission for each in policy.acls} <= _KNOWN_PERMISSIONS
-    )
-
-
-def quota_policy_from_proto(message: quotas.QuotaPolicy) -> quotas.QuotaPolicy:
-    """As `acl_policy_from_proto`."""
-    policy = _copy(message)
-    if policy is None or not {each.key for each in policy.quotas} <= _KNOWN_QUOTA_KEYS:
-        raise InvalidRuleError(
-            "quota_policy",
-            "a quota says something that is not known here: a newer release of the mesh says it; run that one here",
-        )
-    return policy
-
-
-def validation_policy_from_proto(message: validation.ValidationPolicy) -> validation.ValidationPolicy:
-    """As `acl_policy_from_proto`."""
-    policy = _copy(message)
-    if policy is None or not all(map(is_known, policy.rules)):
-        raise _unknown_rule("validation_policy")
-    return policy
-
-
-def tenant_policy_from_proto(message: tenants.TenantPolicy) -> tenants.TenantPolicy:
-    """As `acl_policy_from_proto`."""
-    policy = _copy(message)
-    if policy is None:
-        raise InvalidRuleError("tenant_policy", "a newer release of the mesh says more about tenants: run it here")
-    return policy
-
-
-def protection_policy_from_proto(message: protection.ProtectionPolicy) -> protection.ProtectionPolicy:
-    """As `acl_policy_from_proto`."""
-    policy = _copy(message)
-    if policy is None or not all(map(is_known_protection, policy.rules)):
-        raise _unknown_rule("protection_policy")
-    return policy
-
-
-def _unknown_rule(policy: str) -> InvalidRuleError:
-    reason = "a rule about records says something that is not known here: a newer release says it; run that one here"
-    return InvalidRuleError(policy, reason)
-
-
-def _copy(message: M) -> M | None:
-    """A copy for a table; None if a field is not known here."""
-    copy = type(message)()
-    copy.CopyFrom(message)
-    copy.DiscardUnknownFields()
-    return copy if copy.ByteSize() == message.ByteSize() else None
 
 
 def version_from_proto(message: routing.RuleVersion) -> RuleVersion:
@@ -322,11 +210,7 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
         clusters=map(cluster_to_proto, table.clusters.values()),
         rule_versions=map(version_to_proto, table.versions),
         pasts=map(past_to_proto, table.pasts),
-        acl_policy=table.acl_policy,
-        quota_policy=table.quota_policy,
-        validation_policy=table.validation_policy,
-        tenant_policy=table.tenant_policy,
-        protection_policy=table.protection_policy,
+        **table.policies._asdict(),
     )
 
 

@@ -1,4 +1,4 @@
-"""The errors of rules."""
+"""The errors of rules, and of the differences between tables."""
 
 from __future__ import annotations
 
@@ -9,3 +9,11 @@ class InvalidRuleError(ValueError):
     def __init__(self, field_name: str, message: str) -> None:
         super().__init__(message)
         self.field_name = field_name
+
+
+class WrongBaseError(Exception):
+    """The delta does not rest on this table."""
+
+
+class TooManyChangesError(Exception):
+    """So many entries differ that the whole table is better."""

@@ -1,12 +1,8 @@
-"""A policy that is a list of items in a table, as it follows from events: quotas, tenants, rules about records.
-
-A table carries the policy as its message. Control and routers only hand it on; the package of its subject is for those
-who decide by it. Nobody changes a policy that a table has.
-"""
+"""A policy that is a list of items in a table, as it follows from events: quotas, tenants, rules about records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -23,32 +19,32 @@ class PolicyMessage(Protocol):
 
 
 P = TypeVar("P", bound=PolicyMessage)
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Generic[P, Item]):
+class Listed(Generic[P]):
     """The form of one policy."""
 
+    message: Callable[..., P]
+    items: str
+    """The field of the message with the items. They are in the order of their keys."""
     payload: str
-    """The payload of the events that change it."""
-    items: Callable[[P], Iterable[Item]]
-    changes: Callable[[events.Event], Iterable[tuple[bytes, Item | None]]]
-    """Keys, and the items from the event on; None: the item is removed."""
-    key: Callable[[Item], bytes]
-    """Items are in the order of their keys."""
-    make: Callable[[Iterable[Item], int], P]
+    """The payload of the events that change it; its `changes` name items by the fields of their key."""
+    key: Callable[[Any], bytes]
+    """The key of an item, or of a change."""
+    item_after: Callable[[Any], Any]
+    """The item from a change on; None if the change removes the item."""
 
 
-class ListedDraft(Generic[P, Item]):
+class ListedDraft(Generic[P]):
     """A policy that is carried on from event to event; the message is made when it is asked for."""
 
-    def __init__(self, form: Listed[P, Item], policy: P | None) -> None:
+    def __init__(self, form: Listed[P], policy: P | None) -> None:
         self._form = form
         self._policy = policy
         """The last message that was asked for; it is up to date unless there was an event since then."""
         self._revision = 0 if policy is None else policy.revision
-        self._items: dict[bytes, Item] | None = None
+        self._items: dict[bytes, Any] | None = None
         """The items by key, from the first change on."""
 
     @property
@@ -56,19 +52,22 @@ class ListedDraft(Generic[P, Item]):
         """The policy now, None before the first event. Between two events it is the same object."""
         known = self._items
         if known is not None and self._revision != (0 if self._policy is None else self._policy.revision):
-            self._policy = self._form.make([known[key] for key in sorted(known)], self._revision)
+            items = [known[key] for key in sorted(known)]
+            self._policy = self._form.message(**{self._form.items: items}, revision=self._revision)
         return self._policy
 
     def change(self, event: events.Event) -> None:
         """Takes an event about the policy."""
+        form = self._form
         if self._items is None:
-            items = () if self._policy is None else self._form.items(self._policy)
-            self._items = {self._form.key(each): each for each in items}
-        for key, item in self._form.changes(event):
+            items = () if self._policy is None else getattr(self._policy, form.items)
+            self._items = {form.key(each): each for each in items}
+        for change in getattr(event, form.payload).changes:
+            item = form.item_after(change)
             if item is None:
-                self._items.pop(key, None)
+                self._items.pop(form.key(change), None)
             else:
-                self._items[key] = item
+                self._items[form.key(change)] = item
         self._revision = event.position
 
 
@@ -99,49 +98,13 @@ RULE_SET: Final = set_by("rule")
 TENANT_SET: Final = set_by("tenant")
 
 
-def _changed_quotas(event: events.Event) -> Iterable[tuple[bytes, quotas.Quota | None]]:
-    for each in event.quotas_changed.changes:
-        quota = quotas.Quota(entity=each.entity, key=each.key, value=each.value) if each.HasField("value") else None
-        yield quota_key(each), quota
+def _quota_after(change: quotas.QuotaChange) -> quotas.Quota | None:
+    if not change.HasField("value"):
+        return None
+    return quotas.Quota(entity=change.entity, key=change.key, value=change.value)
 
 
-def _changed_rules(event: events.Event) -> Iterable[tuple[bytes, validation.ValidationRule | None]]:
-    return ((rule_key(each), RULE_SET(each)) for each in event.validation_rules_changed.changes)
-
-
-def _changed_tenants(event: events.Event) -> Iterable[tuple[bytes, tenants.Tenant | None]]:
-    return ((tenant_key(each), TENANT_SET(each)) for each in event.tenants_changed.changes)
-
-
-def _changed_protection(event: events.Event) -> Iterable[tuple[bytes, protection.ProtectionRule | None]]:
-    return ((rule_key(each), RULE_SET(each)) for each in event.protection_rules_changed.changes)
-
-
-QUOTAS: Listed[quotas.QuotaPolicy, quotas.Quota] = Listed(
-    "quotas_changed",
-    lambda policy: policy.quotas,
-    _changed_quotas,
-    quota_key,
-    lambda items, revision: quotas.QuotaPolicy(quotas=items, revision=revision),
-)
-VALIDATION: Listed[validation.ValidationPolicy, validation.ValidationRule] = Listed(
-    "validation_rules_changed",
-    lambda policy: policy.rules,
-    _changed_rules,
-    rule_key,
-    lambda items, revision: validation.ValidationPolicy(rules=items, revision=revision),
-)
-TENANTS: Listed[tenants.TenantPolicy, tenants.Tenant] = Listed(
-    "tenants_changed",
-    lambda policy: policy.tenants,
-    _changed_tenants,
-    tenant_key,
-    lambda items, revision: tenants.TenantPolicy(tenants=items, revision=revision),
-)
-PROTECTION: Listed[protection.ProtectionPolicy, protection.ProtectionRule] = Listed(
-    "protection_rules_changed",
-    lambda policy: policy.rules,
-    _changed_protection,
-    rule_key,
-    lambda items, revision: protection.ProtectionPolicy(rules=items, revision=revision),
-)
+QUOTAS: Final = Listed(quotas.QuotaPolicy, "quotas", "quotas_changed", quota_key, _quota_after)
+VALIDATION: Final = Listed(validation.ValidationPolicy, "rules", "validation_rules_changed", rule_key, RULE_SET)
+TENANTS: Final = Listed(tenants.TenantPolicy, "tenants", "tenants_changed", tenant_key, TENANT_SET)
+PROTECTION: Final = Listed(protection.ProtectionPolicy, "rules", "protection_rules_changed", rule_key, RULE_SET)

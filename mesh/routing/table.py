@@ -34,12 +34,11 @@ from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.index import Index, Renames
 from mesh.routing.living import LivingRules, versions_of
 from mesh.routing.ordered import Ordered
-from mesh.routing.policies import Policies, WithPolicies
+from mesh.routing.policies import NO_POLICIES, Policies
 from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
 from mesh.routing.topic_versions import TopicVersions
 from mesh.routing.visits import Past, Place, Stay, visits_of
-from mesh.rpc import acls, protection, quotas, tenants, validation
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -119,16 +118,17 @@ class _Common(RuleIndexes):
         self._remembered += 1
 
 
-class RoutingTable(WithPolicies):
+class RoutingTable:
     """Clusters and rules at one revision. Build a new one to change anything."""
 
     __slots__ = (
         "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_is_whole", "_kept", "_living",
-        "_renames", "_versions", "_virtual", "clusters", "revision",
+        "_renames", "_versions", "_virtual", "clusters", "policies", "revision",
     )  # fmt: skip
 
     revision: int
     clusters: dict[str, UpstreamCluster]
+    policies: Policies
     _living: LivingRules | None
     _ended: tuple[RuleVersion, ...] | None
 
@@ -138,17 +138,12 @@ class RoutingTable(WithPolicies):
         clusters: Iterable[UpstreamCluster] = (),
         versions: Iterable[RuleVersion] = (),
         pasts: Iterable[Past] = (),
-        acl_policy: acls.AclPolicy | None = None,
-        quota_policy: quotas.QuotaPolicy | None = None,
-        validation_policy: validation.ValidationPolicy | None = None,
-        tenant_policy: tenants.TenantPolicy | None = None,
-        protection_policy: protection.ProtectionPolicy | None = None,
+        policies: Policies = NO_POLICIES,
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         given = tuple(versions)
         living, ended = LivingRules.of(given), (version for version in given if not version.alive)
         topics = TopicVersions.of(living, ended, pasts)
-        policies = Policies(acl_policy, quota_policy, validation_policy, tenant_policy, protection_policy)
         self._begin_whole(_Common(revision, by_ordinal, living, topics, policies))
 
     @classmethod

@@ -21,10 +21,11 @@ from google.protobuf.message import Message
 from mesh.at_once import done_at_once
 from mesh.routing import codec
 from mesh.routing.clusters import UpstreamCluster
+from mesh.routing.policies import KINDS
 from mesh.routing.rules import RuleVersion
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past
-from mesh.rpc import acls, protection, quotas, routing, tenants, validation
+from mesh.rpc import routing
 
 Item = TypeVar("Item")
 SMALL = 128
@@ -42,11 +43,7 @@ class TableBytes:
         self._clusters: _Joined[UpstreamCluster] = _Joined("clusters", codec.cluster_to_proto)
         self._versions: _Joined[RuleVersion] = _Joined("rule_versions", codec.version_to_proto)
         self._pasts: _Joined[Past] = _Joined("pasts", codec.past_to_proto)
-        self._acls: _Joined[acls.AclPolicy] = _Joined("acl_policy", _as_it_is)
-        self._quotas: _Joined[quotas.QuotaPolicy] = _Joined("quota_policy", _as_it_is)
-        self._validation: _Joined[validation.ValidationPolicy] = _Joined("validation_policy", _as_it_is)
-        self._tenants: _Joined[tenants.TenantPolicy] = _Joined("tenant_policy", _as_it_is)
-        self._protection: _Joined[protection.ProtectionPolicy] = _Joined("protection_policy", _as_it_is)
+        self._policies: dict[str, _Joined[Any]] = {kind.field: _Joined(kind.field, _as_it_is) for kind in KINDS}
         self._encoded: RoutingTable | None = None
         """The table to which the bytes of all parts belong."""
 
@@ -73,17 +70,14 @@ class TableBytes:
         yield from self._clusters.change((tuple(table.clusters.values()),))
         yield from self._versions.change((*table.living_rules.ordered.parts, *table.topics.ended.parts))
         yield from self._pasts.change(table.topics.pasts.parts)
-        yield from self._acls.change(() if table.acl_policy is None else ((table.acl_policy,),))
-        yield from self._quotas.change(() if table.quota_policy is None else ((table.quota_policy,),))
-        yield from self._validation.change(() if table.validation_policy is None else ((table.validation_policy,),))
-        yield from self._tenants.change(() if table.tenant_policy is None else ((table.tenant_policy,),))
-        yield from self._protection.change(() if table.protection_policy is None else ((table.protection_policy,),))
+        for field_name, joined in self._policies.items():
+            policy = getattr(table.policies, field_name)
+            yield from joined.change(() if policy is None else ((policy,),))
         self._encoded = table
 
     @property
-    def _sections(self) -> tuple[_Joined[UpstreamCluster] | _Joined[RuleVersion] | _Joined[Past] | _Policies, ...]:
-        policies = (self._acls, self._quotas, self._validation, self._tenants, self._protection)
-        return self._clusters, self._versions, self._pasts, *policies
+    def _sections(self) -> tuple[_Joined[Any], ...]:
+        return self._clusters, self._versions, self._pasts, *self._policies.values()
 
 
 class _Joined(Generic[Item]):
@@ -136,24 +130,7 @@ class _Joined(Generic[Item]):
         return known
 
 
-_Policies = (
-    _Joined[acls.AclPolicy]
-    | _Joined[quotas.QuotaPolicy]
-    | _Joined[validation.ValidationPolicy]
-    | _Joined[tenants.TenantPolicy]
-    | _Joined[protection.ProtectionPolicy]
-)
-Policy = TypeVar(
-    "Policy",
-    acls.AclPolicy,
-    quotas.QuotaPolicy,
-    validation.ValidationPolicy,
-    tenants.TenantPolicy,
-    protection.ProtectionPolicy,
-)
-
-
-def _as_it_is(policy: Policy) -> Policy:
+def _as_it_is(policy: Message) -> Message:
     return policy
 
 

@@ -17,12 +17,13 @@ from operator import attrgetter
 
 from mesh.at_once import done_at_once
 from mesh.routing import codec
-from mesh.routing.delta import TableRules, WrongBaseError, table_after
-from mesh.routing.errors import InvalidRuleError
+from mesh.routing.delta import TableRules, table_after
+from mesh.routing.errors import InvalidRuleError, WrongBaseError
 from mesh.routing.index import Index, match_of
 from mesh.routing.living import LivingRules, is_asked_for_soon, order_of
 from mesh.routing.ordered import Ordered
 from mesh.routing.packed import PASTS, VERSIONS, Packing
+from mesh.routing.policy_codec import policies_from_proto
 from mesh.routing.rule_indexes import revisions_of
 from mesh.routing.rules import Match, RuleVersion, Subject
 from mesh.routing.table import RoutingTable
@@ -168,7 +169,7 @@ class _Whole:
         """The table, when all has come."""
         if self._fault is not None:
             raise self._fault
-        rest, policies = self._rest, codec.policies_from_proto(self._rest)
+        rest, policies = self._rest, policies_from_proto(self._rest)
         clusters = {each.name: each for each in map(codec.cluster_from_proto, rest.clusters)}
         yield
         living = yield from LivingRules.beside(self._living.packed(), self._kinds, self._few)

@@ -64,7 +64,7 @@ class KafkaChangeService(kafka_changes_grpc.KafkaChangeServiceServicer):
 
     def _may(self, subject: Subject, operation: Operation) -> bool:
         """By ACLs or as a super user, whatever the mode is: without a policy nobody may."""
-        policy = self._journal.view.state.effective.acl_policy
+        policy = self._journal.view.state.effective.policies.acl_policy
         if policy is None:
             return False
         return policy_from_proto(policy).decide(subject, operation, ResourceType.CLUSTER, CLUSTER_NAME).allowed

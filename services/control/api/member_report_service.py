@@ -46,7 +46,7 @@ class MemberReportService(discovery_grpc.MemberReportServiceServicer):
                     report.departed_processes,
                 )
                 self._members.report_quota_uses(report.quota_parts)
-                policy = self._journal.view.state.effective.quota_policy
+                policy = self._journal.view.state.effective.policies.quota_policy
                 parts = self._members.quota_shares(stream) if policy is not None and policy.quotas else {}
                 if parts != divided:
                     divided = parts

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mesh.routing.listed_policy import PolicyMessage
+from mesh.routing.policies import PolicyKind
 from services.control.decisions.positions import appended, check_revision
 from services.control.domain.errors import NotAllowed
 from services.control.domain.view import MeshView
@@ -24,15 +25,16 @@ RoutersBelow = Callable[[int], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Subject(Generic[P]):
-    """One kind of policy."""
+    """One kind of policy, as control decides about it."""
 
     stream: str
-    table_format: int
-    """The first format of tables with this policy."""
+    kind: PolicyKind[P]
     passed_over: str
     """The fault of a router of an older release: "passes over quotas: its gateways would throttle nobody"."""
-    of: Callable[[MeshView], P]
-    """The policy of a view; an empty one before the first decision about it."""
+
+    def of(self, view: MeshView) -> P:
+        """The policy of a view; an empty one before the first decision about it."""
+        return self.kind.of(view.state.effective.policies)
 
 
 class PolicyDecisions(Generic[P]):
@@ -59,8 +61,8 @@ class PolicyDecisions(Generic[P]):
         understand the policy after this event.
         """
         async with self._one:
-            await self._journal.first_time(caller)
-            policy = self._subject.of(self._journal.view)
+            view = await self._journal.first_time(caller)
+            policy = self._subject.of(view)
             event = await asyncio.to_thread(decide, policy)  # thousands of items take a while
             if event is not None and needs_readers(event):
                 self._check_understood()
@@ -73,6 +75,7 @@ class PolicyDecisions(Generic[P]):
                 drafts,
                 policy.revision,
                 caller,
+                view,
                 lambda view: self._subject.of(view).revision,
                 lambda position: answer(position, event),
             )
@@ -88,7 +91,7 @@ class PolicyDecisions(Generic[P]):
 
     def _check_understood(self) -> None:
         """A router of an older release sends tables without the policy."""
-        for name, version in sorted(self._routers_below(self._subject.table_format).items()):
+        for name, version in sorted(self._routers_below(self._subject.kind.table_format).items()):
             raise NotAllowed(
                 "ROUTER_TOO_OLD",
                 f"members/{name}",

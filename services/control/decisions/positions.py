@@ -16,10 +16,11 @@ async def appended(
     drafts: Sequence[Draft],
     otherwise: int,
     caller: Caller,
+    view: MeshView,
     rests_on: Callable[[MeshView], object],
     answer: Callable[[int], StoredAnswer | None],
 ) -> int:
-    """Appends a decision; returns the position of its last event, or `otherwise` if the decision changes nothing.
+    """Appends a decision on `view`; returns the position of its last event, or `otherwise` if nothing changes.
 
     `answer`: the answer to store for a request_id, given this position. Conflict as `Journal.append` has it.
     """
@@ -28,6 +29,7 @@ async def appended(
     new = await journal.append(
         drafts,
         caller,
+        view,
         rests_on=rests_on,
         answer=lambda new, _: answer(new[-1].position if new else otherwise),
     )

@@ -193,29 +193,29 @@ class Journal(FollowedLog):
         self,
         drafts: Sequence[Draft],
         caller: Caller,
+        view: MeshView,
         *,
         rests_on: Callable[[MeshView], object],
         answer: Answer | None = None,
     ) -> list[events.Event]:
-        """Appends `drafts`, decided on the present view; Conflict when `rests_on` is not what it was."""
-        return (await (await self.enter(drafts, caller, rests_on=rests_on, answer=answer))).new
+        """Appends `drafts`, decided on `view`; Conflict when `rests_on` is not what it was there."""
+        return (await (await self.enter(drafts, caller, Ground(view), rests_on=rests_on, answer=answer))).new
 
     async def enter(
         self,
         drafts: Sequence[Draft],
         caller: Caller,
+        ground: Ground,
         *,
         rests_on: Callable[[MeshView], object],
-        ground: Ground | None = None,
         answer: Answer | None = None,
         record: Record | None = None,
     ) -> Awaitable[Appended]:
-        """Takes a decision on `ground` (the present view) to the log; the result comes when the log has it."""
+        """Takes a decision on `ground` to the log; the result comes when the log has it."""
         self.require_leading()
         if is_rehearsal.get():
             refuse_while_frozen(self.view.frozen, (draft.payload for draft in drafts))
             raise Rehearsed(drafts)
-        ground = ground or Ground(self.view)
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         decision = _Decision(drafts, caller, rests_on, rests_on(ground.view), answer, record, done)
         while self._tip.view.frozen is not self.view.frozen:
@@ -237,10 +237,11 @@ class Journal(FollowedLog):
         if self._pending:
             await asyncio.wait([self._pending[-1].done])
 
-    async def first_time(self, caller: Caller) -> None:
-        """Before a decision on `view`: brings the view up to date; AlreadyAnswered as `check_new` says."""
+    async def first_time(self, caller: Caller) -> MeshView:
+        """The view for a decision, up to date; AlreadyAnswered as `check_new` says."""
         await self.settled()
         await self.check_new(caller)
+        return self.view
 
     async def check_new(self, caller: Caller) -> None:
         """AlreadyAnswered when this request was decided before. Without a request_id, PostgreSQL is not asked."""

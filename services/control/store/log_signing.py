@@ -43,4 +43,4 @@ class LogSigning:
         if self._journal.view.position and self._journal.chain.key_id != self._keys.key_id:
             payload = events.LogSigned(subject=self._keys.subject, key_id=self._keys.key_id)
             caller = Caller(CONTROL, "the log ends with an event that this certificate has not signed")
-            await self._journal.append([Draft(STREAM, payload)], caller, rests_on=lambda _: None)
+            await self._journal.append([Draft(STREAM, payload)], caller, self._journal.view, rests_on=lambda _: None)

@@ -44,7 +44,7 @@ import structlog
 from mesh import VERSION
 from mesh.routing import InvalidRuleError, RoutingTable, came_into_force
 from mesh.routing.codec import TABLE_FORMAT
-from mesh.routing.delta import WrongBaseError
+from mesh.routing.errors import WrongBaseError
 from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.tls import RpcTls

@@ -135,14 +135,13 @@ class Mesh:
     def run_table(self, table: RoutingTable) -> None:
         """Put a table in force: one assignment, for all requests that start from now on."""
         self.clusters.follow(table)
-        validation = table.validation_policy
+        validation, protection = table.policies.validation_policy, table.policies.protection_policy
         if self.memory.validation.revision != (0 if validation is None else validation.revision):
             self.memory.validation = policy_from_proto(validation)
-        protection = table.protection_policy
         if self.memory.protection.revision != (0 if protection is None else protection.revision):
             self.memory.protection = protection_policy_from_proto(protection)
         self.tables.run(table)
-        self.quotas.follow(table.quota_policy)
+        self.quotas.follow(table.policies.quota_policy)
         metrics.table_revision.set(table.revision)
         rules = len(table.living_rules)
         log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=rules)

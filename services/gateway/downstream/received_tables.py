@@ -3,7 +3,7 @@
 import asyncio
 
 from mesh.routing import RoutingTable
-from mesh.routing.delta import WrongBaseError
+from mesh.routing.errors import WrongBaseError
 from mesh.routing.table_reader import TableReader
 from mesh.rpc import discovery, routing
 from mesh.steps import done_between

@@ -118,10 +118,10 @@ class Tables:
         """Put a table in force. A canary ends."""
         self.in_force = table
         self.canary = None
-        policy, known = table.acl_policy, self.authorization.revision
+        policy, known = table.policies.acl_policy, self.authorization.revision
         if policy is None or policy.revision != known or not known:
             self.authorization = Authorization.of(policy, self._required)
-        tenants = table.tenant_policy
+        tenants = table.policies.tenant_policy
         if self.tenants.revision != (0 if tenants is None else tenants.revision):
             self.tenants = tenants_from_proto(tenants)
         self.edition += 1

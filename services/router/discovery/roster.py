@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import grpc
 
-from mesh.routing.codec import TABLE_FORMAT_OF_QUOTAS
+from mesh.routing.policies import QUOTA_POLICY
 from mesh.rpc import admin, discovery, quotas
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin, Notice
@@ -111,7 +111,7 @@ class Roster:
 
     def _divide_to(self, session: Session) -> None:
         parts = self._quota_parts.get(session.identity.name)
-        if parts is not None and session.identity.table_format >= TABLE_FORMAT_OF_QUOTAS:
+        if parts is not None and session.identity.table_format >= QUOTA_POLICY.table_format:
             session.divide(parts)
 
     def end_all(self, ending: Ending) -> None:

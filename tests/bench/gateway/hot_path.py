@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing.policies import Policies
 from mesh.rpc import acls, quotas
 from mesh.rpc import tenants as pb
 from mesh.tenants import Tenant
@@ -113,7 +114,9 @@ def measure(
     if policy is not None or limits is not None or tenants is not None:
         table = client._mesh.table
         client._mesh.run_table(
-            RoutingTable(2, table.clusters.values(), table.versions, table.pasts, policy, limits, tenant_policy=tenants)
+            RoutingTable(
+                2, table.clusters.values(), table.versions, table.pasts, Policies(policy, limits, tenant_policy=tenants)
+            )
         )
     if not forwarded:
         client._is_forwarded = lambda header, frame, now: False

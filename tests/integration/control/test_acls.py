@@ -183,7 +183,7 @@ async def test_rules_go_back_and_acls_stay(mesh_of_two: World) -> None:
     assert await control.names() == ["apples"]
     table = mesh_of_two.control.journal.view.state.effective
     assert not table.rules
-    assert table.acl_policy is not None
+    assert table.policies.acl_policy is not None
 
 
 async def test_acls_survive_a_restart_and_the_log_is_whole(world: World) -> None:

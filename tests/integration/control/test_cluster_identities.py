@@ -5,7 +5,8 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from mesh.routing.codec import TABLE_FORMAT_OF_IDENTITIES, TABLE_FORMAT_OF_QUOTAS
+from mesh.routing.codec import TABLE_FORMAT_OF_IDENTITIES
+from mesh.routing.policies import QUOTA_POLICY
 from mesh.rpc import admin, discovery, routing
 from tests.integration.control.world import CALL, World, refused, until
 
@@ -107,10 +108,10 @@ async def test_tokens_are_exchanged_where_the_cluster_has_an_issuer(secured: Wor
 @pytest.mark.parametrize("kind", ["router", "gateway"])
 async def test_a_member_that_passes_over_identities_prevents_them(secured: World, kind: str) -> None:
     is_router = kind == "router"
-    router_reads = TABLE_FORMAT_OF_QUOTAS if is_router else TABLE_FORMAT_OF_IDENTITIES
+    router_reads = QUOTA_POLICY.table_format if is_router else TABLE_FORMAT_OF_IDENTITIES
     router = admin.Member(name="members/r1", kind=admin.MEMBER_KIND_ROUTER, version="0.9", table_format=router_reads)
     gateway = admin.Member(
-        name="members/g1", kind=admin.MEMBER_KIND_GATEWAY, version="0.9", table_format=TABLE_FORMAT_OF_QUOTAS
+        name="members/g1", kind=admin.MEMBER_KIND_GATEWAY, version="0.9", table_format=QUOTA_POLICY.table_format
     )
     report = secured.rollouts.Report()
     await report.write(discovery.RouterReport(router=router, members=() if is_router else [gateway]))

@@ -39,7 +39,7 @@ async def append(journal: Journal, draft: Draft) -> None:
     """Like a client: retries when it lost too many races in a row."""
     while True:
         try:
-            await journal.append([draft], Caller("test"), rests_on=lambda _view: None)
+            await journal.append([draft], Caller("test"), journal.view, rests_on=lambda _view: None)
         except Conflict:
             await asyncio.sleep(0)
         else:

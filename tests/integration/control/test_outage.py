@@ -59,7 +59,7 @@ async def test_a_change_that_is_the_first_when_control_leads_again_is_published_
         async def change() -> None:
             await until(lambda: not journal.why_not_leading, "control leads again")
             draft = Draft("clusters/c1", events.ClusterRemoved(cluster_name="c1"))
-            [event] = await journal.append([draft], Caller("test"), rests_on=lambda view: view.position)
+            [event] = await journal.append([draft], Caller("test"), journal.view, rests_on=lambda view: view.position)
             async with asyncio.timeout(WITHIN):
                 await control.publisher.caught_up(event.position)
 

@@ -158,7 +158,9 @@ async def test_a_rollout_that_nobody_sees_through_is_given_up(apples_on_c1: Worl
     decision = elsewhere.view.rule_set.change(Set(ExactName("apples"), RuleFields(target_cluster="c2")))
     assert decision.event is not None
     draft = Draft(RULES_STREAM, decision.event)
-    await elsewhere.append([draft], Caller("a call that failed"), rests_on=lambda view: view.routing_position)
+    await elsewhere.append(
+        [draft], Caller("a call that failed"), elsewhere.view, rests_on=lambda view: view.routing_position
+    )
     await pool.close()
 
     async def is_given_up() -> bool:

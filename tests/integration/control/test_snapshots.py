@@ -117,7 +117,7 @@ async def test_an_end_that_is_not_what_control_wrote_takes_no_more_events(
     fresh = await started(pool)
     fresh.why_not_leading = ""
     with pytest.raises(Unavailable, match="the log was changed outside of control: event 30 is not what it was"):
-        await fresh.append([beat(2, 1)], Caller("test"), rests_on=lambda view: view.position)
+        await fresh.append([beat(2, 1)], Caller("test"), fresh.view, rests_on=lambda view: view.position)
 
 
 async def test_a_control_of_a_release_without_chain_can_append_no_more(journal: Journal, database: str) -> None:

@@ -153,7 +153,7 @@ async def test_the_log_of_the_first_release_goes_on_chained_and_is_covered_by_wh
     await journal.catch_up()
     name = "instances/g.i"
     draft = Draft(name, events.ConsumerInstanceRemoved(name=name, cause="idle"))
-    await journal.append([draft], Caller("test"), rests_on=lambda view: view.position)
+    await journal.append([draft], Caller("test"), journal.view, rests_on=lambda view: view.position)
     await pool.close()
 
     world = World(url, kafka_c1.bootstrap, events_topic)

@@ -22,6 +22,7 @@ from mesh.routing import (
     Subject,
     UpstreamCluster,
 )
+from mesh.routing.policies import Policies
 from mesh.rpc import protection, validation
 from mesh.validation import Rule
 from mesh.validation.codec import rule_to_proto
@@ -97,8 +98,7 @@ class Rules:
             revision,
             self._clusters,
             self._versions,
-            validation_policy=self._validation,
-            protection_policy=self._protection,
+            policies=Policies(validation_policy=self._validation, protection_policy=self._protection),
         )
         return self.table
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.routing import ForwardingRule, NamePrefix, NameRegex, RoutingTable
+from mesh.routing.policies import Policies
 from mesh.rpc import tenants as pb
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.tenants import Tenant
@@ -107,7 +108,7 @@ def with_tenants(table: RoutingTable, *tenants: Tenant) -> RoutingTable:
     revision = table.revision + 1
     policy = pb.TenantPolicy(tenants=map(tenant_to_proto, tenants), revision=revision)
     clusters = table.clusters.values()
-    return RoutingTable(revision, clusters, table.versions, table.pasts, tenant_policy=policy)
+    return RoutingTable(revision, clusters, table.versions, table.pasts, policies=Policies(tenant_policy=policy))
 
 
 @contextmanager

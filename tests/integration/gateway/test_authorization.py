@@ -22,6 +22,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from mesh.routing import RoutingTable
+from mesh.routing.policies import Policies
 from mesh.rpc import acls
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
@@ -102,7 +103,7 @@ class House:
             self.table.clusters.values(),
             self.table.versions,
             self.table.pasts,
-            policy,
+            Policies(policy),
         )
 
         async def run() -> None:

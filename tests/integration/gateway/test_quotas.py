@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer
 from mesh.quotas import Entity, Key, Quota
 from mesh.quotas.codec import quota_to_proto
 from mesh.routing import RoutingTable
+from mesh.routing.policies import Policies
 from mesh.rpc import quotas
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.clients.contract import ClientError
@@ -55,7 +56,10 @@ class House:
         policy = quotas.QuotaPolicy(quotas=map(quota_to_proto, given), revision=self.revision)
         before = self.table
         table = RoutingTable(
-            before.revision + self.revision, before.clusters.values(), before.versions, quota_policy=policy
+            before.revision + self.revision,
+            before.clusters.values(),
+            before.versions,
+            policies=Policies(quota_policy=policy),
         )
 
         async def run() -> None:

@@ -333,7 +333,7 @@ def test_acls_are_in_the_table_of_the_view_and_are_no_change_of_rules() -> None:
         (events.AclsCreated(acls=[acl()]), events.AclModeSet(mode=acls.ACL_MODE_ENFORCE)), 1
     ):
         view = apply(view, event(position, payload))
-    known = view.state.effective.acl_policy
+    known = view.state.effective.policies.acl_policy
     assert known == policy(acl(), mode=acls.ACL_MODE_ENFORCE, revision=2)
     assert (view.state.effective.revision, view.routing_position, view.rules_revision) == (2, 0, 0)
 

@@ -28,13 +28,13 @@ class SlowJournal:
         self.appending = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def first_time(self, _caller: Caller) -> None:
-        return
+    async def first_time(self, _caller: Caller) -> SimpleNamespace:
+        return self.view
 
     async def answer_of(self, _request_id: str) -> None:
         return
 
-    async def append(self, drafts: Sequence[Draft], _caller: Caller, **_more: Any) -> list[events.Event]:
+    async def append(self, drafts: Sequence[Draft], _caller: Caller, _view: Any, **_more: Any) -> list[events.Event]:
         self.appending.set()
         await self.go_on.wait()
         self.view.schedules = {}

@@ -119,8 +119,8 @@ def test_every_field_of_a_view_comes_back() -> None:
     empty = [each.name for each in fields(MeshView) if getattr(view, each.name) == getattr(MeshView(), each.name)]
     assert empty == [], "let full_view fill this field too"
     assert view_from_bytes(view_to_bytes(view)) == view
-    assert view.state.effective.acl_policy is not None
-    assert view.state.effective.quota_policy is not None
+    assert view.state.effective.policies.acl_policy is not None
+    assert view.state.effective.policies.quota_policy is not None
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", view_to_bytes(MeshView())[:-4]])

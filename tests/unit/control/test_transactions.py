@@ -171,12 +171,13 @@ class MemoryJournal:
         self.orders: list[events.TransactionEndOrdered] = []
         self.answer: StoredAnswer | None = None
 
-    async def first_time(self, caller: Caller) -> None:
+    async def first_time(self, caller: Caller) -> SimpleNamespace:
         if self.answer is not None and caller.request_id == self.answer.request_id:
             raise AlreadyAnswered(self.answer)
+        return self.view
 
     async def append(
-        self, drafts: Sequence[Draft], caller: Caller, *, rests_on: Any, answer: Any
+        self, drafts: Sequence[Draft], caller: Caller, view: Any, *, rests_on: Any, answer: Any
     ) -> list[events.Event]:
         (draft,) = drafts
         self.orders.append(cast("events.TransactionEndOrdered", draft.payload))

@@ -8,7 +8,8 @@ import pytest
 
 from mesh.routing import Folding, InvalidRuleError, RoutingState, fold
 from mesh.routing.acl_policy import AclDraft
-from mesh.routing.codec import TABLE_FORMAT_OF_ACLS, format_needed, table_from_proto, table_to_proto
+from mesh.routing.codec import format_needed, table_from_proto, table_to_proto
+from mesh.routing.policies import ACL_POLICY
 from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.routing.table_bytes import TableBytes
 from mesh.rpc import acls, events, routing
@@ -39,8 +40,8 @@ def enforced(*super_users: str) -> events.Event:
 
 
 def policy_of(state: RoutingState) -> acls.AclPolicy:
-    assert state.effective.acl_policy is not None
-    return state.effective.acl_policy
+    assert state.effective.policies.acl_policy is not None
+    return state.effective.policies.acl_policy
 
 
 def log_with(*made: events.Event) -> DecisionLog:
@@ -51,7 +52,7 @@ def log_with(*made: events.Event) -> DecisionLog:
 
 
 def test_a_table_without_decisions_about_policies_has_no_policy() -> None:
-    assert two_clusters().state.effective.acl_policy is None
+    assert two_clusters().state.effective.policies.acl_policy is None
 
 
 def test_acls_come_and_go_and_the_table_has_the_revision_of_the_last_event() -> None:
@@ -81,7 +82,7 @@ def test_acls_change_at_once_during_a_rollout(ending: str, before: bool) -> None
         folding.fold(event)
     assert folding.state == log.state
     assert log.state.pending is not None
-    assert log.state.pending.acl_policy == policy_of(log.state)
+    assert log.state.pending.policies.acl_policy == policy_of(log.state)
     assert not policy_of(log.state).acls
     getattr(log, ending)()
     assert not policy_of(log.state).acls
@@ -152,7 +153,7 @@ def test_an_acl_that_is_not_fully_known_is_refused_with_its_table(of_a_newer_rel
 
 def test_only_a_table_with_acls_needs_a_reader_of_acls() -> None:
     assert format_needed(two_clusters().state.effective) == 0
-    assert format_needed(log_with(enforced()).state.effective) == TABLE_FORMAT_OF_ACLS
+    assert format_needed(log_with(enforced()).state.effective) == ACL_POLICY.table_format
 
 
 def test_a_draft_makes_no_policy_between_two_events() -> None:

@@ -17,7 +17,9 @@ from mesh.routing import (
     UpstreamCluster,
 )
 from mesh.routing.codec import table_from_proto, table_to_proto, version_to_proto
-from mesh.routing.delta import MOST_CHANGES, WrongBaseError, delta_between
+from mesh.routing.delta import delta_between
+from mesh.routing.errors import WrongBaseError
+from mesh.routing.policy_codec import MOST_CHANGES
 from mesh.routing.table_bytes import TableBytes
 from mesh.routing.table_reader import TableReader
 from mesh.rpc import acls, events, quotas, routing

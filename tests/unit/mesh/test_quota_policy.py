@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import Folding, InvalidRuleError, RoutingState
-from mesh.routing.codec import TABLE_FORMAT_OF_QUOTAS, format_needed, table_from_proto, table_to_proto
+from mesh.routing.codec import format_needed, table_from_proto, table_to_proto
 from mesh.routing.listed_policy import QUOTAS, ListedDraft
+from mesh.routing.policies import QUOTA_POLICY
 from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.routing.table_bytes import TableBytes
 from mesh.rpc import events, quotas, routing
@@ -27,12 +28,12 @@ def log_with(*decisions: list[quotas.QuotaChange]) -> DecisionLog:
 
 
 def policy_of(state: RoutingState) -> quotas.QuotaPolicy:
-    assert state.effective.quota_policy is not None
-    return state.effective.quota_policy
+    assert state.effective.policies.quota_policy is not None
+    return state.effective.policies.quota_policy
 
 
 def test_a_table_without_decisions_about_quotas_has_no_policy() -> None:
-    assert two_clusters().state.effective.quota_policy is None
+    assert two_clusters().state.effective.policies.quota_policy is None
 
 
 def test_quotas_come_change_and_go() -> None:
@@ -55,7 +56,7 @@ def test_quotas_change_at_once_during_a_rollout(ending: str) -> None:
         folding.fold(event)
     assert folding.state == log.state
     assert log.state.pending is not None
-    assert log.state.pending.quota_policy == policy_of(log.state)
+    assert log.state.pending.policies.quota_policy == policy_of(log.state)
     getattr(log, ending)()
     assert [each.value for each in policy_of(log.state).quotas] == [2]
 
@@ -86,4 +87,4 @@ def test_a_quota_that_is_not_fully_known_is_refused_with_its_table(of_a_newer_re
 
 def test_only_a_table_with_quotas_needs_a_reader_of_quotas() -> None:
     assert format_needed(two_clusters().state.effective) == 0
-    assert format_needed(log_with([quota("ann", 1)]).state.effective) == TABLE_FORMAT_OF_QUOTAS
+    assert format_needed(log_with([quota("ann", 1)]).state.effective) == QUOTA_POLICY.table_format

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import InvalidRuleError
-from mesh.routing.codec import TABLE_FORMAT_OF_TENANTS, format_needed, table_from_proto, table_to_proto
+from mesh.routing.codec import format_needed, table_from_proto, table_to_proto
+from mesh.routing.policies import TENANT_POLICY
 from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.routing.table_bytes import TableBytes
 from mesh.rpc import events, routing, tenants
@@ -31,8 +32,8 @@ def log_with(*decisions: list[Tenant | str]) -> DecisionLog:
 
 
 def test_tenants_come_change_and_go_at_once() -> None:
-    assert two_clusters().state.effective.tenant_policy is None
-    found = policy_from_proto(log_with([SHOP, BANK], ["shop"]).state.effective.tenant_policy)
+    assert two_clusters().state.effective.policies.tenant_policy is None
+    found = policy_from_proto(log_with([SHOP, BANK], ["shop"]).state.effective.policies.tenant_policy)
     assert [each.tenant_id for each in found.tenants] == ["bank"]
 
 
@@ -41,7 +42,7 @@ def test_a_table_and_a_state_with_tenants_come_back_from_their_bytes() -> None:
     assert table_from_proto(table_to_proto(state.effective)) == state.effective
     assert table_from_proto(routing.RoutingTable.FromString(TableBytes().of(state.effective))) == state.effective
     assert state_from_proto(state_to_proto(state)) == state
-    assert format_needed(state.effective) == TABLE_FORMAT_OF_TENANTS
+    assert format_needed(state.effective) == TENANT_POLICY.table_format
 
 
 def test_a_tenant_that_is_not_fully_known_is_refused_with_its_table() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import InvalidRuleError, RoutingState
-from mesh.routing.codec import TABLE_FORMAT_OF_VALIDATION, format_needed, table_from_proto, table_to_proto
+from mesh.routing.codec import format_needed, table_from_proto, table_to_proto
+from mesh.routing.policies import VALIDATION_POLICY
 from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.routing.table_bytes import TableBytes
 from mesh.rpc import events, routing, validation
@@ -32,18 +33,18 @@ def log_with(*decisions: list[Rule | str]) -> DecisionLog:
 
 
 def rules_of(state: RoutingState) -> tuple[Rule, ...]:
-    return policy_from_proto(state.effective.validation_policy).rules
+    return policy_from_proto(state.effective.policies.validation_policy).rules
 
 
 def test_rules_come_change_and_go_at_once_also_during_a_rollout() -> None:
-    assert two_clusters().state.effective.validation_policy is None
+    assert two_clusters().state.effective.policies.validation_policy is None
     log = log_with([SMALL, SAFE], ["small"])
     assert rules_of(log.state) == (SAFE,)
     log.move("apples", to="c2")
     changed = events.ValidationRulesChanged(changes=[validation.ValidationRuleChange(rule_id="safe")])
     log.about_policies(events.Event(validation_rules_changed=changed))
     assert log.state.pending is not None
-    assert log.state.pending.validation_policy == log.state.effective.validation_policy
+    assert log.state.pending.policies.validation_policy == log.state.effective.policies.validation_policy
     log.switch()
     assert rules_of(log.state) == ()
 
@@ -53,7 +54,7 @@ def test_a_table_and_a_state_with_rules_come_back_from_their_bytes() -> None:
     assert table_from_proto(table_to_proto(state.effective)) == state.effective
     assert table_from_proto(routing.RoutingTable.FromString(TableBytes().of(state.effective))) == state.effective
     assert state_from_proto(state_to_proto(state)) == state
-    assert format_needed(state.effective) == TABLE_FORMAT_OF_VALIDATION
+    assert format_needed(state.effective) == VALIDATION_POLICY.table_format
 
 
 @pytest.mark.parametrize("of_a_newer_release", [b"\xa0\x06\x01", b"\x20\x63", b"\x28\x63"])

@@ -497,7 +497,7 @@ def test_acls_that_change_during_a_hold_come_when_the_hold_has_ended() -> None:
     play >> news(log.switch()) << Switch(pending.revision)
     play << Apply(log.state.effective)
     play.done()
-    assert log.state.effective.acl_policy is not None
+    assert log.state.effective.policies.acl_policy is not None
 
 
 def test_a_member_that_would_pass_over_where_a_topic_has_lived_refuses_the_move() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mesh.routing.codec import TABLE_FORMAT_OF_ACLS
+from mesh.routing.policies import ACL_POLICY
 from mesh.rpc import acls, events
 from services.control.decisions.policies import PolicyDecisions, RoutersBelow, Subject
 from services.control.domain.acls.acls import ACLS, create_acls, delete_acls, set_mode
@@ -18,12 +18,10 @@ AclEvent = events.AclsCreated | events.AclsDeleted | events.AclModeSet
 Answer = Callable[[int, AclEvent | None], StoredAnswer | None]
 """The answer to store for a request_id, given the revision of the policy, and the event (None: nothing changes)."""
 Result = tuple[int, AclEvent | None]
-NO_POLICY = acls.AclPolicy()
 SUBJECT: Final = Subject(
     ACLS,
-    TABLE_FORMAT_OF_ACLS,
+    ACL_POLICY,
     "passes over ACLs: its gateways would refuse nobody",
-    lambda view: view.state.effective.acl_policy or NO_POLICY,
 )
 
 

@@ -25,18 +25,20 @@ class Freezing:
 
     async def freeze(self, caller: Caller, answer: Answer) -> int:
         """The position of the event; of the earlier event if the mesh is frozen already."""
-        await self._journal.first_time(caller)
-        frozen = self._journal.view.frozen
-        return await self._append(freeze(frozen, caller.reason), frozen.position if frozen else 0, caller, answer)
+        view = await self._journal.first_time(caller)
+        event = freeze(view.frozen, caller.reason)
+        return await self._append(event, view.frozen.position if view.frozen else 0, caller, view, answer)
 
     async def thaw(self, caller: Caller, answer: Answer) -> int:
         """The position of the event; 0 if the mesh is not frozen."""
-        await self._journal.first_time(caller)
-        return await self._append(thaw(self._journal.view.frozen), 0, caller, answer)
+        view = await self._journal.first_time(caller)
+        return await self._append(thaw(view.frozen), 0, caller, view, answer)
 
-    async def _append(self, payload: Message | None, otherwise: int, caller: Caller, answer: Answer) -> int:
+    async def _append(
+        self, payload: Message | None, otherwise: int, caller: Caller, view: MeshView, answer: Answer
+    ) -> int:
         drafts = [] if payload is None else [Draft(FREEZE_STREAM, payload)]
-        return await appended(self._journal, drafts, otherwise, caller, _frozen_at, answer)
+        return await appended(self._journal, drafts, otherwise, caller, view, _frozen_at, answer)
 
 
 def _frozen_at(view: MeshView) -> int:

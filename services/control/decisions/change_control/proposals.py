@@ -27,6 +27,7 @@ from services.control.domain.change_control import proposals as aggregate
 from services.control.domain.change_control.approvals import APPROVALS, set_policy
 from services.control.domain.change_control.proposals import PROPOSALS, Person, Plan, Proposals
 from services.control.domain.errors import NotAllowed, Refusal
+from services.control.domain.view import MeshView
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
@@ -87,23 +88,23 @@ class ProposalDecisions:
         answer: Callable[[int], StoredAnswer | None],
     ) -> int:
         """The position of the event; of the earlier event if the policy is this already."""
-        await self._journal.first_time(caller)
-        known = self.known.policy
+        view = await self._journal.first_time(caller)
+        known = view.proposals.policy
         event = set_policy(known, request)
         drafts = [] if event is None else [Draft(APPROVALS, event)]
         return await appended(
-            self._journal, drafts, known.revision, caller, lambda view: view.proposals.policy.revision, answer
+            self._journal, drafts, known.revision, caller, view, lambda view: view.proposals.policy.revision, answer
         )
 
     async def propose(self, proposal: proposals.Proposal, plan: Plan, caller: Caller, answer: Answer) -> str:
         """The name of the proposal: of the open one if the same person has proposed the very same change."""
         async with self._one:
-            await self._journal.first_time(caller)
+            view = await self._journal.first_time(caller)
             same = aggregate.same_of(self.known, proposal, plan)
             if same is not None:
                 if caller.request_id:
                     await self._journal.append(
-                        [], caller, rests_on=lambda view: None, answer=lambda _new, _view: answer(same.name)
+                        [], caller, view, rests_on=lambda view: None, answer=lambda _new, _view: answer(same.name)
                     )
                 return same.name
             name = self._name(proposal)
@@ -111,6 +112,7 @@ class ProposalDecisions:
             await self._journal.append(
                 [Draft(name, event)],
                 caller,
+                view,
                 rests_on=lambda view: (len(view.proposals.open), view.proposals.policy.revision),
                 answer=lambda _new, _view: answer(name),
             )
@@ -118,7 +120,7 @@ class ProposalDecisions:
 
     async def break_glass(self, proposal: proposals.Proposal, plan: Plan, caller: Caller) -> str:
         """The name of the proposal of a change that its proposer makes at once."""
-        await self._journal.first_time(caller)
+        view = await self._journal.first_time(caller)
         name = self._name(proposal)
         event = aggregate.break_glass(proposal, plan, self._clock())
         self._emergencies.add(name)
@@ -126,6 +128,7 @@ class ProposalDecisions:
             await self._journal.append(
                 [Draft(name, event), Draft(name, events.ProposalApproved(name=name, break_glass=True))],
                 caller,
+                view,
                 rests_on=lambda view: name in view.proposals.open,
             )
         except BaseException:
@@ -138,11 +141,11 @@ class ProposalDecisions:
         self, name: str, person: Person, caller: Caller, answer: Answer, commands: ApprovedCommands
     ) -> int:
         """The revision of the rules on which the plan was checked. Conflict if somebody else has decided first."""
-        await self._journal.first_time(caller)
+        view = await self._journal.first_time(caller)
         proposal = aggregate.still_open(self.known, name, self._clock())
         aggregate.check_second_person(self.known.policy, proposal, person)
         rules_revision = await commands.check(proposal)
-        await self._decide(proposal, events.ProposalApproved(name=name), caller, answer)
+        await self._decide(proposal, events.ProposalApproved(name=name), caller, view, answer)
         return rules_revision
 
     async def refuse(self, name: str, caller: Caller, answer: Answer) -> None:
@@ -219,9 +222,9 @@ class ProposalDecisions:
     async def _end_open(
         self, name: str, state: proposals.ProposalState.ValueType, caller: Caller, answer: Answer
     ) -> None:
-        await self._journal.first_time(caller)
+        view = await self._journal.first_time(caller)
         proposal = aggregate.still_open(self.known, name, self._clock())
-        await self._decide(proposal, aggregate.closed(name, state), caller, answer)
+        await self._decide(proposal, aggregate.closed(name, state), caller, view, answer)
         ended_total.labels(proposal_state_word(state)).inc()
 
     async def _decide(
@@ -229,6 +232,7 @@ class ProposalDecisions:
         proposal: proposals.Proposal,
         event: events.ProposalApproved | events.ProposalClosed,
         caller: Caller,
+        view: MeshView,
         answer: Answer,
     ) -> None:
         """Conflict if somebody else has decided since the proposal was read, while its plan was checked for example."""
@@ -236,6 +240,7 @@ class ProposalDecisions:
         await self._journal.append(
             [Draft(proposal.name, event)],
             caller,
+            view,
             rests_on=lambda view: view.proposals.open.get(proposal.name),
             answer=lambda _new, _view: answer(proposal.name),
         )
@@ -248,7 +253,10 @@ class ProposalDecisions:
         if name not in self.known.open:  # another control was faster
             return
         await self._journal.append(
-            [Draft(name, event)], Caller(CONTROL), rests_on=lambda view: view.proposals.open.get(name)
+            [Draft(name, event)],
+            Caller(CONTROL),
+            self._journal.view,
+            rests_on=lambda view: view.proposals.open.get(name),
         )
         self._emergencies.discard(name)
         ended_total.labels(proposal_state_word(state)).inc()

@@ -75,13 +75,14 @@ class Schedules:
 
     async def schedule(self, request: admin.ScheduleChangeRequest, caller: Caller, answer: Answer) -> events.Event:
         """The event of a command that control would carry out if its time were now."""
-        await self._journal.first_time(caller)
-        pending = self._journal.view.schedules
+        view = await self._journal.first_time(caller)
+        pending = view.schedules
         event = schedules.schedule(pending, new_id(schedules.SCHEDULES, pending), request, self.clock())
         await self._commands.check(schedules.command_of(request.command))
         [new] = await self._journal.append(
             [Draft(event.name, event)],
             caller,
+            view,
             rests_on=lambda view: event.name in view.schedules,
             answer=lambda new, _: answer(new[0]),
         )
@@ -169,6 +170,7 @@ class Schedules:
         [new] = await self._journal.append(
             [Draft(name, schedules.ended(event, outcome, revision, problem))],
             caller,
+            self._journal.view,
             rests_on=lambda view: name in view.schedules,
             answer=None if answer is None else lambda new, _: answer(new[0]),
         )

@@ -105,9 +105,9 @@ class ClusterDecisions:
         async def decide() -> events.ClusterRegistered | None:
             if validate_only:
                 return self.clusters.register(spec, sighting)
-            await self._journal.first_time(caller)
+            view = await self._journal.first_time(caller)
             event = self.clusters.register(spec, sighting)
-            await self._append(spec.cluster_name, event, caller, answer)
+            await self._append(spec.cluster_name, event, caller, view, answer)
             return event
 
         check_spec(spec)
@@ -132,15 +132,14 @@ class ClusterDecisions:
         """The appended event, or the event that would follow with `validate_only`; None when nothing changes."""
 
         async def decide() -> events.ClusterUpdated | None:
-            if not validate_only:
-                await self._journal.first_time(caller)
+            view = self._journal.view if validate_only else await self._journal.first_time(caller)
             self.clusters.get(name)
-            expect_revision(name, expected_revision, self._journal.view.cluster_revisions[name])
+            expect_revision(name, expected_revision, view.cluster_revisions[name])
             merged = self.clusters.merged(name, spec, paths)
             sighting = await self._look(merged, allow_unreachable)
             event = self.clusters.update(merged, sighting)
             if not validate_only:
-                await self._append(name, event, caller, answer)
+                await self._append(name, event, caller, view, answer)
             return event
 
         return await (decide() if validate_only else self._turns.take(decide()))
@@ -151,16 +150,15 @@ class ClusterDecisions:
         """The appended event, or the event that would follow with `validate_only`; None when nothing changes."""
 
         async def decide() -> events.ClusterUpdated | None:
-            if not request.validate_only:
-                await self._journal.first_time(caller)
+            view = self._journal.view if request.validate_only else await self._journal.first_time(caller)
             known = self.clusters.get(name)
-            expect_revision(name, request.expected_revision, self._journal.view.cluster_revisions[name])
+            expect_revision(name, request.expected_revision, view.cluster_revisions[name])
             wanted = await self._identity(request, name)
             event = set_identity(known, wanted, self._secret_places.check)
             if event is not None and event.cluster.HasField("identity"):
                 self._check_understood(event.cluster.identity.mode)
             if not request.validate_only:
-                await self._append(name, event, caller, answer)
+                await self._append(name, event, caller, view, answer)
             return event
 
         return await (decide() if request.validate_only else self._turns.take(decide()))
@@ -209,16 +207,16 @@ class ClusterDecisions:
         """Position of the event; 0 with `validate_only`."""
 
         async def decide() -> int:
-            if not validate_only:
-                await self._journal.first_time(caller)
-            event = self.clusters.remove(name, self._journal.view.users_of(name))
-            expect_revision(name, expected_revision, self._journal.view.cluster_revisions[name])
+            view = self._journal.view if validate_only else await self._journal.first_time(caller)
+            event = self.clusters.remove(name, view.users_of(name))
+            expect_revision(name, expected_revision, view.cluster_revisions[name])
             if validate_only:
                 return 0
             new = await self._journal.append(
                 [Draft(f"clusters/{name}", event)],
                 caller,
-                rests_on=routing_position,
+                view,
+                rests_on=rules_and_clusters,
                 answer=lambda new, _: answer(new[0].position),
             )
             self._connections.forget(name)
@@ -239,11 +237,11 @@ class ClusterDecisions:
 
         async def decide() -> None:
             caller = Caller(CONTROL, "the cluster was reached for the first time")
-            await self._journal.first_time(caller)
+            view = await self._journal.first_time(caller)
             home = self._is_home(seen.kafka_cluster_id, known.bootstrap_servers)
             spec = cluster_to_proto(self.clusters.get(name)).spec
             event = self.clusters.update(spec, Sighting(seen.kafka_cluster_id, home))
-            await self._append(name, event, caller, lambda *_: None)
+            await self._append(name, event, caller, view, lambda *_: None)
 
         try:
             await self._turns.take(decide())
@@ -255,12 +253,13 @@ class ClusterDecisions:
         name: str,
         event: events.ClusterRegistered | events.ClusterUpdated | None,
         caller: Caller,
+        view: MeshView,
         answer: AnswerCluster,
     ) -> None:
         drafts = [] if event is None else [Draft(f"clusters/{name}", event)]
         if drafts or caller.request_id:
             await self._journal.append(
-                drafts, caller, rests_on=routing_position, answer=lambda _, after: answer(name, after)
+                drafts, caller, view, rests_on=rules_and_clusters, answer=lambda _, after: answer(name, after)
             )
 
     async def _look(self, spec: routing.ClusterSpec, allow_unreachable: bool) -> Sighting:
@@ -289,6 +288,6 @@ class ClusterDecisions:
         await self._connections.run(lambda: check_with_librdkafka("spec", producer, consumer))
 
 
-def routing_position(view: MeshView) -> int:
-    """The position on which decisions about clusters and rules depend."""
-    return view.routing_position
+def rules_and_clusters(view: MeshView) -> object:
+    """All on which decisions about clusters and rules depend. Policies may change meanwhile."""
+    return view.rules_revision, view.state.effective.clusters, view.rollout and view.rollout.position

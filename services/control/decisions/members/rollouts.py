@@ -295,12 +295,16 @@ class Rollouts:
             new[0].position
         )
         try:
-            [new] = await self._journal.append([draft], caller, rests_on=rests_on, answer=for_caller)
+            [new] = await self._journal.append(
+                [draft], caller, self._journal.view, rests_on=rests_on, answer=for_caller
+            )
         except StoreUnavailableError:
             await self._journal.catch_up()
             if self._journal.view.rollout is None:
                 return self._journal.view.position
-            [new] = await self._journal.append([draft], caller, rests_on=rests_on, answer=for_caller)
+            [new] = await self._journal.append(
+                [draft], caller, self._journal.view, rests_on=rests_on, answer=for_caller
+            )
         return new.position
 
 

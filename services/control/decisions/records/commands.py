@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from mesh.record_rules import STREAM_PREFIX
 from mesh.rpc import events
+from services.control.decisions.clusters.commands import rules_and_clusters
 from services.control.decisions.rules.questions import ClusterQuestions
 from services.control.decisions.turns import Turns
 from services.control.domain.dry_runs.findings import worst_first
@@ -69,26 +70,26 @@ class RecordRuleDecisions:
     ) -> RecordRuleChange:
         """Carries out a command about one rule. A new rule has no revision to compare with."""
 
-        def decided() -> RecordRuleEvent | None:
-            rules = self._journal.view.record_rule_set
+        def decided(view: MeshView) -> RecordRuleEvent | None:
+            rules = view.record_rule_set
             if wishes.expected_revision:
                 rules.expect(rule_id, wishes.expected_revision)
             return command(rules)
 
         async def decide() -> RecordRuleChange:
-            await self._journal.first_time(caller)
-            event = decided()
+            view = await self._journal.first_time(caller)
+            event = decided(view)
             drafts = [] if event is None else [Draft(f"{STREAM_PREFIX}{rule_id}", event)]
             if not drafts and not caller.request_id:
-                return RecordRuleChange(self._journal.view, 0)
+                return RecordRuleChange(view, 0)
             new = await self._journal.append(
-                drafts, caller, rests_on=_basis, answer=lambda new, after: answer(after, _position(new))
+                drafts, caller, view, rests_on=_basis, answer=lambda new, after: answer(after, _position(new))
             )
             return RecordRuleChange(self._journal.view, _position(new))
 
         if not wishes.validate_only:
             await self._journal.first_time(caller)
-        first = decided()  # refuses what it can without asking the clusters
+        first = decided(self._journal.view)  # refuses what it can without asking the clusters
         if first is not None:
             await self._look(first, wishes)
         if wishes.validate_only:
@@ -141,7 +142,7 @@ class RecordRuleDecisions:
 
 
 def _basis(view: MeshView) -> object:
-    return view.routing_position, view.record_rules
+    return rules_and_clusters(view), view.record_rules
 
 
 def _position(new: Sequence[events.Event]) -> int:

@@ -40,6 +40,7 @@ from services.control.domain.replays.replays import (
     wanted_member,
 )
 from services.control.domain.sidecars.commands import SIDECARS
+from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
@@ -94,8 +95,8 @@ class ReplayDecisions:
 
     async def start(self, request: replays.StartReplayRequest, caller: Caller, answer: Answer) -> replays.Replay:
         """The replay, pending; a dry run of a seek or a reset has ended at once, and is not kept."""
-        await self._journal.first_time(caller)
-        known = self._journal.view.replays
+        view = await self._journal.first_time(caller)
+        known = view.replays
         identifier = new_id(REPLAYS, known.open, known.ended)
         name, spec = f"{REPLAYS}/{identifier}", checked(request.spec, identifier)
         check_room(known, spec)
@@ -103,17 +104,18 @@ class ReplayDecisions:
         plan = await self._plans.of(spec) if is_of_control(spec) else Plan([])
         places = await self._plans.places(spec) if is_of_pipelines(spec) else []
         event = started(
-            self._journal.view.replays, name, spec, caller.actor, caller.reason, self.clock(), plan.partitions,
+            known, name, spec, caller.actor, caller.reason, self.clock(), plan.partitions,
             plan.stopped, places,
         )  # fmt: skip
         event.replay.description = plan.note
         if is_of_control(spec) and spec.dry_run:
             return _counted(event.replay)
-        before = gone_on_from(self._journal.view.replays, spec)
+        before = gone_on_from(known, spec)
         new, *_ = await self._journal.append(
             [Draft(name, each) for each in (event, *progressed(name, before, totals_of(before)))],
             caller,
-            rests_on=lambda view: {each.spec.group.group for each in view.replays.open.values()},
+            view,
+            rests_on=lambda view: view.replays.open.keys(),
             answer=lambda new, _: answer(new[0].replay_started.replay),
         )
         self._stirred.set()
@@ -121,10 +123,10 @@ class ReplayDecisions:
 
     async def cancel(self, name: str, caller: Caller, answer: Answer) -> replays.Replay:
         """The replay, which is to end or has ended."""
-        await self._journal.first_time(caller)
-        event = cancelled(self._journal.view.replays, name, "before anybody carried it out")
+        view = await self._journal.first_time(caller)
+        event = cancelled(view.replays, name, "before anybody carried it out")
         if event is not None:
-            await self._append(name, [event], caller, answer)
+            await self._append(name, [event], caller, view, answer)
             self._stirred.set()
         return self.progress.in_brief(self._journal.view.replays.get(name))
 
@@ -206,7 +208,7 @@ class ReplayDecisions:
             return
         why = f"{gone} does not follow its replays any more" if gone else ""
         event = events.ReplayAssigned(name=replay.name, member=f"{SIDECARS}{member}")
-        await self._append(replay.name, [event], Caller(CONTROL, why))
+        await self._append(replay.name, [event], Caller(CONTROL, why), self._journal.view)
         log.info("a replay has a member", replay=replay.name, member=member, before=gone)
         self.progress.tell()
 
@@ -237,7 +239,10 @@ class ReplayDecisions:
         try:
             if not replay.member:
                 await self._append(
-                    replay.name, [events.ReplayAssigned(name=replay.name, member=CONTROL)], Caller(CONTROL)
+                    replay.name,
+                    [events.ReplayAssigned(name=replay.name, member=CONTROL)],
+                    Caller(CONTROL),
+                    self._journal.view,
                 )
             end = await self._resets.carry_out(replay)
             await self._end(replay, [end], Caller(CONTROL))
@@ -260,7 +265,7 @@ class ReplayDecisions:
         assert isinstance(end, events.ReplayEnded)
         while replay.name in self._journal.view.replays.open:
             try:
-                await self._append(replay.name, ending, caller)
+                await self._append(replay.name, ending, caller, self._journal.view)
             except Conflict:
                 continue  # the replay has progressed, or is cancelled
             label = WORDS[end.state]
@@ -269,11 +274,17 @@ class ReplayDecisions:
             self.progress.tell()
 
     async def _append(
-        self, name: str, new: Sequence[ReplayEvent], caller: Caller, answer: Answer = lambda _replay: None
+        self,
+        name: str,
+        new: Sequence[ReplayEvent],
+        caller: Caller,
+        view: MeshView,
+        answer: Answer = lambda _replay: None,
     ) -> None:
         await self._journal.append(
             [Draft(name, event) for event in new],
             caller,
+            view,
             rests_on=lambda view: view.replays.open.get(name),
             answer=lambda _new, view: answer(without_partitions(view.replays.get(name))),
         )

@@ -105,6 +105,7 @@ class OffsetResets:
         await self._journal.append(
             [Draft(instance, gone)],
             Caller(CONTROL, f"{replay} has ended"),
+            self._journal.view,
             rests_on=lambda view: view.replays.stopped.get(instance),
         )
 

@@ -11,7 +11,7 @@ import structlog
 
 from mesh.rpc import events
 from services.control.decisions.answers import stored_failure
-from services.control.decisions.clusters.commands import routing_position
+from services.control.decisions.clusters.commands import rules_and_clusters
 from services.control.decisions.members.canaries import Canaries, refuse_while_tried
 from services.control.decisions.members.members import Members
 from services.control.decisions.members.rollouts import Cut, RolloutAbandoned, Rollouts, as_conflict
@@ -184,8 +184,8 @@ class RuleDecisions:
         entered = await self._journal.enter(
             [Draft(RULES_STREAM, planned.decision.event)],
             asked.caller,
-            rests_on=routing_position,
-            ground=ground,
+            ground,
+            rests_on=rules_and_clusters,
             answer=lambda new, after: asked.remember(_made(planned, new, after)),
             record=asked.record,
         )
@@ -206,7 +206,8 @@ class RuleDecisions:
                 await self._journal.append(
                     [],
                     caller,
-                    rests_on=routing_position,
+                    planned.view,
+                    rests_on=rules_and_clusters,
                     answer=lambda new, after: remember(_made(planned, new, after)),
                 )
             return replace(planned, view=self._journal.view)
@@ -216,7 +217,8 @@ class RuleDecisions:
         new = await self._journal.append(
             [Draft(RULES_STREAM, decision.event)],
             caller,
-            rests_on=routing_position,
+            planned.view,
+            rests_on=rules_and_clusters,
             answer=lambda new, after: remember(_made(planned, new, after)),
         )
         change = _made(planned, new, self._journal.view)

@@ -21,6 +21,7 @@ from services.control.domain.errors import Conflict, Refusal
 from services.control.domain.reports import Reported
 from services.control.domain.sidecars import orders as sidecar_orders
 from services.control.domain.sidecars.instances import removed
+from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
@@ -56,9 +57,8 @@ class SidecarOrders:
         self, request: instances.PlaceOrderRequest, caller: Caller, answer: Answer, replay: str = ""
     ) -> events.SidecarOrder:
         """The open order; `replay`: the replay that the order is part of."""
-        await self._journal.first_time(caller)
-        known = self._reports.known.instances
-        orders = self._journal.view.orders
+        view = await self._journal.first_time(caller)
+        known, orders = self._reports.known.instances, view.orders
         identifier = new_id(sidecar_orders.ORDERS, orders.open, orders.ended)
         event = sidecar_orders.place(
             orders, known, self.sidecars.listeners(), identifier, request, self.clock(), replay
@@ -67,6 +67,7 @@ class SidecarOrders:
         [new] = await self._journal.append(
             [Draft(target, event)],
             caller,
+            view,
             rests_on=lambda _view: self._holder_of(target),
             answer=lambda new, _: answer(new[0].sidecar_ordered.order),
         )
@@ -74,16 +75,16 @@ class SidecarOrders:
 
     async def report(self, name: str, sidecar: str, outcome: events.OrderOutcome, caller: Caller) -> None:
         """Takes a sidecar's report about an order; the first outcome stands."""
-        await self._journal.first_time(caller)
-        orders = self._journal.view.orders
-        event = sidecar_orders.reported(orders, name, sidecar, outcome, self.clock())
+        view = await self._journal.first_time(caller)
+        event = sidecar_orders.reported(view.orders, name, sidecar, outcome, self.clock())
         if event is not None:
-            await self._end(orders.get(name), event, caller)
+            await self._end(view, view.orders.get(name), event, caller)
 
     async def hand_over(self) -> None:
         """Gives open orders to the sidecars that now hold their instances."""
         for event in sidecar_orders.to_hand_over(self._journal.view.orders, self._reports.known.instances):
-            order = self._journal.view.orders.open.get(event.name)
+            view = self._journal.view
+            order = view.orders.open.get(event.name)
             if order is None:
                 continue
             why = f"{event.sidecar} holds the consumer now, and not {order.sidecar}"
@@ -91,6 +92,7 @@ class SidecarOrders:
                 await self._journal.append(
                     [Draft(order.target, event)],
                     Caller(CONTROL, why),
+                    view,
                     rests_on=lambda view, name=event.name: view.orders.open.get(name),  # type: ignore[misc]
                 )
 
@@ -104,10 +106,10 @@ class SidecarOrders:
                 await self.hand_over()
             except (Refusal, StoreUnavailableError, TimeoutError) as error:
                 log.info("orders are handed over later", reason=str(error))
-            orders, now = self._journal.view.orders, self.clock()
-            for order in sidecar_orders.overdue(orders, now, self._leading_since, self.sidecars.is_alive):
+            view, now = self._journal.view, self.clock()
+            for order in sidecar_orders.overdue(view.orders, now, self._leading_since, self.sidecars.is_alive):
                 try:
-                    await self._give_up(order)
+                    await self._give_up(view, order)
                 except (Refusal, StoreUnavailableError, TimeoutError) as error:
                     log.info(
                         "control ends an overdue order later, as this attempt failed",
@@ -115,7 +117,7 @@ class SidecarOrders:
                         reason=str(error),
                     )
 
-    async def _give_up(self, order: events.SidecarOrder) -> None:
+    async def _give_up(self, view: MeshView, order: events.SidecarOrder) -> None:
         """Ends an order without success. If its sidecar is gone, an order to remove an instance still takes effect."""
         heard = self.sidecars.is_alive(order.sidecar)
         event = sidecar_orders.given_up(order, self.clock(), heard=heard)
@@ -123,12 +125,14 @@ class SidecarOrders:
             event.outcome.description += "; control has forgotten the instance, until a sidecar tells of it again"
             cause = f"by order, while {order.sidecar} was not there"
             await self._reports.add(order.target, CONTROL, lambda known: _removal(known, order, cause))
-        await self._end(order, event, Caller(CONTROL, "nobody carried it out in time"))
+        await self._end(view, order, event, Caller(CONTROL, "nobody carried it out in time"))
 
-    async def _end(self, order: events.SidecarOrder, event: events.SidecarOrderEnded, caller: Caller) -> None:
+    async def _end(
+        self, view: MeshView, order: events.SidecarOrder, event: events.SidecarOrderEnded, caller: Caller
+    ) -> None:
         try:
             await self._journal.append(
-                [Draft(order.target, event)], caller, rests_on=lambda view: view.orders.open.get(order.name)
+                [Draft(order.target, event)], caller, view, rests_on=lambda view: view.orders.open.get(order.name)
             )
         except Conflict:
             if order.name not in self._journal.view.orders.open:

@@ -20,6 +20,7 @@ from services.control.domain.sidecars.subscriptions import (
     stream_of,
     withdraw,
 )
+from services.control.domain.view import MeshView
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
@@ -48,24 +49,24 @@ class SubscriptionDecisions:
 
     async def declare(self, request: subscriptions.DeclareSubscriptionRequest, caller: Caller, answer: Answer) -> int:
         """The position of the event; of the earlier event if the subscription is there like this."""
-        await self._journal.first_time(caller)
-        event = declare(self.known, request.subscription)
+        view = await self._journal.first_time(caller)
+        event = declare(view.subscriptions, request.subscription)
         name = request.subscription.name
-        otherwise = self.known[name].revision if event is None else 0
-        return await self._append(name, [] if event is None else [event], otherwise, caller, answer)
+        otherwise = view.subscriptions[name].revision if event is None else 0
+        return await self._append(name, [] if event is None else [event], otherwise, caller, view, answer)
 
     async def withdraw(self, request: subscriptions.WithdrawSubscriptionRequest, caller: Caller, answer: Answer) -> int:
-        await self._journal.first_time(caller)
+        view = await self._journal.first_time(caller)
         name = request.name.removeprefix(f"{SUBSCRIPTIONS}/")
-        return await self._append(name, [withdraw(self.known, name)], 0, caller, answer)
+        return await self._append(name, [withdraw(view.subscriptions, name)], 0, caller, view, answer)
 
     async def revert(self, request: subscriptions.RevertSubscriptionsRequest, caller: Caller, answer: Answer) -> int:
         """The position of the last event; 0 if nothing changes."""
-        await self._journal.first_time(caller)
-        check_revision(self._journal.view, request.to_revision, "to_revision")
+        view = await self._journal.first_time(caller)
+        check_revision(view, request.to_revision, "to_revision")
         earlier = (await self._journal.view_at(request.to_revision)).subscriptions
-        drafts = [Draft(stream_of(_name(each)), each) for each in bring_back(self.known, earlier)]
-        return await appended(self._journal, drafts, 0, caller, lambda view: view.subscriptions, answer)
+        drafts = [Draft(stream_of(_name(each)), each) for each in bring_back(view.subscriptions, earlier)]
+        return await appended(self._journal, drafts, 0, caller, view, lambda view: view.subscriptions, answer)
 
     def news_for(self, sidecar: str, digest: str) -> subscriptions.SubscriptionsOfSidecar | None:
         """The subscriptions of a sidecar that holds those with this digest; None if they are the same."""
@@ -84,10 +85,16 @@ class SubscriptionDecisions:
         return None if mine.digest == digest else mine
 
     async def _append(
-        self, name: str, payloads: Sequence[Message], otherwise: int, caller: Caller, answer: Answer
+        self,
+        name: str,
+        payloads: Sequence[Message],
+        otherwise: int,
+        caller: Caller,
+        view: MeshView,
+        answer: Answer,
     ) -> int:
         drafts = [Draft(stream_of(name), payload) for payload in payloads]
-        return await appended(self._journal, drafts, otherwise, caller, lambda view: view.subscriptions, answer)
+        return await appended(self._journal, drafts, otherwise, caller, view, lambda view: view.subscriptions, answer)
 
 
 def _whole(mine: Sequence[subscriptions.DeclaredSubscription]) -> subscriptions.SubscriptionsOfSidecar:

@@ -82,6 +82,7 @@ class Certificates:
         return found
 
     async def _certify(self, move: topic_moves.MoveWithRecords) -> None:
+        view = self._journal.view
         try:
             certificate = await self._read(move)
         except (CopySetbackError, UnreachableError) as error:
@@ -95,6 +96,7 @@ class Certificates:
         await self._journal.append(
             [Draft(move.name, events.TopicMoveCertified(name=move.name, certificate=certificate))],
             Caller(CONTROL),
+            view,
             rests_on=lambda view: view.topic_moves.ended.get(move.name),
         )
         if not certificate.confirmed:

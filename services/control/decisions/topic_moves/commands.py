@@ -97,9 +97,8 @@ class TopicMoveDecisions:
         self, spec: topic_moves.TopicMoveSpec, caller: Caller, answer: Answer
     ) -> topic_moves.MoveWithRecords:
         """Begins a move; control creates the topic on its target."""
-        await self._journal.first_time(caller)
+        view = await self._journal.first_time(caller)
         self._rules.check_known(spec.without_members)
-        view = self._journal.view
         table, known = view.state.effective, view.topic_moves
         way = source_of(spec, table)
         name = f"{TOPIC_MOVES}/{new_id(TOPIC_MOVES, known.open, known.ended)}"
@@ -108,13 +107,21 @@ class TopicMoveDecisions:
             await self._prepare(spec.topic, *((table.clusters[place.cluster], place) for place in way))
         except UnreachableError as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the move does not begin") from None
-        await self._append(name, event, caller, answer)
+        await self._journal.append(
+            [Draft(name, event)],
+            caller,
+            view,
+            rests_on=lambda view: [
+                each.name for each in view.topic_moves.open.values() if each.spec.topic == spec.topic
+            ],
+            answer=lambda _, view: answer(view.topic_moves.get(name)),
+        )
         return self.shown(event.move)
 
     async def cancel(self, name: str, caller: Caller, answer: Answer) -> topic_moves.MoveWithRecords:
         """Ends a move before its cut."""
-        await self._journal.first_time(caller)
-        await self._append(name, cancelled(self._journal.view.topic_moves, name), caller, answer)
+        view = await self._journal.first_time(caller)
+        await self._append(name, cancelled(view.topic_moves, name), caller, answer)
         return self._journal.view.topic_moves.get(name)
 
     def shown(self, move: topic_moves.MoveWithRecords) -> topic_moves.MoveWithRecords:
@@ -258,11 +265,13 @@ class TopicMoveDecisions:
         log.warning("the cut of a move was given up", move=move.name, reason=problem, next_try_s=pause)
 
     async def _append(self, name: str, event: MoveEvent, caller: Caller, answer: Answer = lambda _: None) -> None:
-        if (name in self._journal.view.topic_moves.open) is isinstance(event, events.TopicMoveStarted):
+        view = self._journal.view
+        if name not in view.topic_moves.open:
             raise Conflict("MOVE_HAS_ENDED", f"{name} has ended meanwhile")
         await self._journal.append(
             [Draft(name, event)],
             caller,
+            view,
             rests_on=lambda view: view.topic_moves.open.get(name),
             answer=lambda _, view: answer(view.topic_moves.get(name)),
         )

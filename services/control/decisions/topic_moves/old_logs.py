@@ -47,13 +47,15 @@ class OldLogs:
                     await self._check(move)
 
     async def _check(self, move: topic_moves.MoveWithRecords) -> None:
-        source, topic = self._journal.view.state.effective.clusters[move.copy.source_cluster], move.copy.topic
+        view = self._journal.view
+        source, topic = view.state.effective.clusters[move.copy.source_cluster], move.copy.topic
         strays = grown(move, await self._connections.log_ends(source, topic, len(move.cuts)))
         if not strays:
             return
         await self._journal.append(
             [Draft(move.name, events.TopicMoveOldLogGrown(name=move.name, strays=strays))],
             Caller(CONTROL),
+            view,
             rests_on=lambda view: view.topic_moves.ended.get(move.name),
         )
         log.warning(

@@ -24,8 +24,8 @@ class OwnerDecisions:
 
     async def set(self, topic: str, owner: str, caller: Caller, answer: Callable[[int], StoredAnswer | None]) -> int:
         """The position of the event; of the earlier event if the owner is the same, and 0 if there was none."""
-        await self._journal.first_time(caller)
-        event = set_owner(self.known, topic, owner)
-        otherwise = self.known[topic].revision if event is None and topic in self.known else 0
+        view = await self._journal.first_time(caller)
+        event = set_owner(view.owners, topic, owner)
+        otherwise = view.owners[topic].revision if event is None and topic in view.owners else 0
         drafts = [] if event is None else [Draft(stream_of(topic), event)]
-        return await appended(self._journal, drafts, otherwise, caller, lambda view: view.owners, answer)
+        return await appended(self._journal, drafts, otherwise, caller, view, lambda view: view.owners, answer)

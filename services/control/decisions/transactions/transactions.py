@@ -34,6 +34,7 @@ from services.control.domain.transactions.transactions import (
     Standing,
     Undone,
 )
+from services.control.domain.view import MeshView
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import AlreadyAnswered, Journal
 from services.control.upstream.broker_connections import CoordinatorRefusedError
@@ -122,17 +123,17 @@ class Transactions:
 
     async def _end(self, transactional_id: str, caller: Caller, *, commit: bool) -> transactions.EndTransactionResponse:
         try:
-            await self._journal.first_time(caller)
+            view = await self._journal.first_time(caller)
         except AlreadyAnswered as again:
             answer = replayed(transactions.EndTransactionResponse, again.answer)
             return await self._go_on(transactional_id, answer, commit=commit)
         seen = await self.look(transactional_id)
         seen.require_finishable() if commit else seen.require_abortable()
-        answer = transactions.EndTransactionResponse(revision=await self._order(seen, caller, commit=commit))
+        answer = transactions.EndTransactionResponse(revision=await self._order(seen, caller, view, commit=commit))
         answer.outcome = await self._carry_out(seen, commit=commit)
         return answer
 
-    async def _order(self, seen: SeenTransaction, caller: Caller, *, commit: bool) -> int:
+    async def _order(self, seen: SeenTransaction, caller: Caller, view: MeshView, *, commit: bool) -> int:
         """The position of the event that orders this end."""
         order = events.TransactionEndOrdered(
             transactional_id=seen.transactional_id,
@@ -148,6 +149,7 @@ class Transactions:
         (event,) = await self._journal.append(
             [Draft(f"{TRANSACTIONS}/{seen.transactional_id}", order)],
             caller,
+            view,
             rests_on=lambda view: view.state.effective.clusters,
             answer=lambda new, _: stored_response(
                 caller, transactions.EndTransactionResponse(revision=new[0].position)

@@ -102,7 +102,7 @@ def handle_alter(request: Request, mesh: MeshView) -> Plan:
 
 
 def _has_own(mesh: MeshView) -> bool:
-    policy = mesh.table.quota_policy
+    policy = mesh.table.policies.quota_policy
     return policy is not None and bool(policy.quotas)
 
 
@@ -114,7 +114,7 @@ def _described(message: DescribeClientQuotasRequest, mesh: MeshView) -> Describe
             error_code=ErrorCode.INVALID_REQUEST, error_message=UNREADABLE, entries=None
         )
     found: dict[quotas.Entity, list[ValueData]] = {}
-    for quota in policy_from_proto(mesh.table.quota_policy or NO_QUOTAS).quotas:
+    for quota in policy_from_proto(mesh.table.policies.quota_policy or NO_QUOTAS).quotas:
         parts = _parts(quota.entity)
         if all(_matches(each, parts) for each in wanted.values()) and (
             not message.strict or parts.keys() == wanted.keys()

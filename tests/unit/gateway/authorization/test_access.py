@@ -6,6 +6,7 @@ import pytest
 
 from mesh.acls import Operation, ResourceType
 from mesh.routing import RoutingTable
+from mesh.routing.policies import Policies
 from mesh.rpc import acls
 from services.gateway.authentication.principal import Principal
 from services.gateway.authorization.access import REMEMBERED, Authorization, Mode, Required
@@ -53,7 +54,7 @@ def test_the_mode_is_that_of_the_policy_unless_more_is_required(
     rules = Authorization.of(message, required)
     assert rules.mode is mode
     tables = Tables(required)
-    tables.run(RoutingTable(1, acl_policy=message))
+    tables.run(RoutingTable(1, policies=Policies(acl_policy=message)))
     session = Session()
     session.prove(Principal("bob", "PLAIN"))
     access = Follower(tables, session).access()
@@ -63,11 +64,11 @@ def test_the_mode_is_that_of_the_policy_unless_more_is_required(
 
 def test_a_policy_is_compiled_once_for_each_revision_of_its_own() -> None:
     tables = Tables()
-    tables.run(RoutingTable(1, acl_policy=policy(acls.ACL_MODE_ENFORCE, 1)))
+    tables.run(RoutingTable(1, policies=Policies(acl_policy=policy(acls.ACL_MODE_ENFORCE, 1))))
     first = tables.authorization
-    tables.run(RoutingTable(2, acl_policy=policy(acls.ACL_MODE_ENFORCE, 1)))
+    tables.run(RoutingTable(2, policies=Policies(acl_policy=policy(acls.ACL_MODE_ENFORCE, 1))))
     assert tables.authorization is first
-    tables.run(RoutingTable(3, acl_policy=policy(acls.ACL_MODE_ENFORCE, 2, "User:alice")))
+    tables.run(RoutingTable(3, policies=Policies(acl_policy=policy(acls.ACL_MODE_ENFORCE, 2, "User:alice"))))
     assert tables.authorization is not first
     tables.run(RoutingTable(4))
     assert tables.authorization.mode is Mode.OFF
@@ -75,7 +76,7 @@ def test_a_policy_is_compiled_once_for_each_revision_of_its_own() -> None:
 
 def test_what_a_client_may_do_changes_with_the_policy_and_with_its_identity() -> None:
     tables, session = Tables(), Session()
-    tables.run(RoutingTable(1, acl_policy=policy(acls.ACL_MODE_ENFORCE, 1)))
+    tables.run(RoutingTable(1, policies=Policies(acl_policy=policy(acls.ACL_MODE_ENFORCE, 1))))
     follower = Follower(tables, session)
 
     def may() -> bool:
@@ -87,11 +88,11 @@ def test_what_a_client_may_do_changes_with_the_policy_and_with_its_identity() ->
     assert may()
     session.prove(Principal("carol", "OAUTHBEARER", groups=("fruit",)))
     assert not may()
-    tables.run(RoutingTable(2, acl_policy=policy(acls.ACL_MODE_ENFORCE, 2, "Group:fruit")))
+    tables.run(RoutingTable(2, policies=Policies(acl_policy=policy(acls.ACL_MODE_ENFORCE, 2, "Group:fruit"))))
     assert may()
     session.prove(Principal("carol", "OAUTHBEARER"))
     assert not may()
-    tables.run(RoutingTable(3, acl_policy=policy(acls.ACL_MODE_OFF, 3)))
+    tables.run(RoutingTable(3, policies=Policies(acl_policy=policy(acls.ACL_MODE_OFF, 3))))
     assert may()
 
 

@@ -9,6 +9,7 @@ import pytest
 from mesh.quotas import DEFAULT, Entity, Key, Quota
 from mesh.quotas.codec import quota_to_proto
 from mesh.routing import RoutingTable
+from mesh.routing.policies import Policies
 from mesh.rpc import quotas
 from services.gateway import metrics
 from services.gateway.downstream import toll
@@ -37,7 +38,9 @@ def put_in_force(stage: Stage, *given: Quota, revision: int = 2) -> None:
     """A table with these quotas."""
     table = stage.table(1, apples="c1", bananas="c2")
     policy = quotas.QuotaPolicy(quotas=map(quota_to_proto, given), revision=revision)
-    stage.gateway.mesh.run_table(RoutingTable(revision, table.clusters.values(), table.versions, quota_policy=policy))
+    stage.gateway.mesh.run_table(
+        RoutingTable(revision, table.clusters.values(), table.versions, policies=Policies(quota_policy=policy))
+    )
 
 
 def bytes_in(value: float, **entity: str) -> Quota:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mesh.routing import RoutingTable
+from mesh.routing.policies import Policies
 from mesh.rpc import tenants as pb
 from mesh.tenants import Tenant
 from mesh.tenants.codec import tenant_to_proto
@@ -62,7 +63,7 @@ async def as_tenant(stage: Stage) -> RawClient:
     table = stage.table(2, apples="c1", bananas="c2")
     policy = pb.TenantPolicy(tenants=[tenant_to_proto(TENANT)], revision=2)
     versions, clusters = table.versions, table.clusters.values()
-    stage.gateway.mesh.run_table(RoutingTable(2, clusters, versions, tenant_policy=policy))
+    stage.gateway.mesh.run_table(RoutingTable(2, clusters, versions, policies=Policies(tenant_policy=policy)))
     client = await stage.connect()
     shown = await client.ask(MetadataRequest(None), 12, MetadataResponse)
     assert [each.name for each in shown.topics] == ["les"]
