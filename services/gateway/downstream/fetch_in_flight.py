@@ -148,7 +148,7 @@ class FetchInFlight:
         self.answers: Answered
         """The count of answered requests."""
         self.stay: list[dict[FetchInFlight, None]] | None = None
-        """Where it stands while it waits for news (`waiting_room`)."""
+        """The places at which it waits for news, if it does (`waiting_room`)."""
         self.ended = False
         """Whether it takes no more answers. Its plan may still go on."""
         self.exchange: Exchange | None = None

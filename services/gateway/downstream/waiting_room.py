@@ -1,8 +1,8 @@
-"""Where the Fetch requests of quiet consumers wait while a poll of the gateway's own watches for news.
+"""The place where Fetch requests of quiet consumers wait while polls of the gateway's own watch for news.
 
-`requests.records.log_ends` says who waits, and until when. This is the I/O: connections of watches, and time. Whoever
-waits is in a bucket of the requests whose waits end within the same `TICK_S`, so no timer is set for a request. Many
-requests that end or are woken at once go on in portions.
+`requests.records.log_ends` says which requests wait, and until when. This is the I/O: connections of watches, and time.
+Requests whose waits end within the same `TICK_S` are in one bucket with one timer, so no timer is set for a request.
+Many requests that end or are woken at once go on in portions.
 """
 
 import asyncio

@@ -200,7 +200,7 @@ async def test_deleted_records_are_told_and_later_ones_come(
     async with poller(gateway, apples, {0: 3}) as consumer:
         await consumer.waits()
         admin = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
-        deletion = admin.delete_records([TopicPartition(apples, 0, 3)])  # type: ignore[attr-defined]
+        deletion = admin.delete_records([TopicPartition(apples, 0, 3)])
         await away(next(iter(deletion.values())).result, 20)
         told = (await consumer.answer())[0]
         assert (told.error_code, told.high_watermark, told.log_start_offset) == (0, 3, 3)

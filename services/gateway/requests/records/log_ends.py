@@ -13,7 +13,7 @@ Theory of operation
    throttling are the broker's own.
 4. If the watch fails, or its answer is late, all its ends go, and all that wait are sent.
 5. Every `RENEWED_AFTER_S` or so a consumer asks its brokers itself, whatever the watch says.
-6. A broker looks at all partitions of a watch before each answer. So a watch has a bound, and a consumer whose records
+6. A broker reads all partitions of a watch before each answer. So a watch has a bound, and a consumer whose records
    come every second does not wait here.
 """
 
