@@ -67,39 +67,11 @@ class FetchInFlight:
     """A Fetch among the slots of its client's connection, with the records that were found."""
 
     __slots__ = (
-        "alone",
-        "answer",
-        "answers",
-        "asked_at",
-        "began",
-        "brought",
-        "careful",
-        "client_id",
-        "clients_id",
-        "close",
-        "clusters",
-        "done",
-        "each",
-        "ended",
-        "epoch",
-        "exchange",
-        "forwarder",
-        "found",
-        "heard_at",
-        "isolation_level",
-        "limits",
-        "parts",
-        "passes",
-        "record_bytes",
-        "routes",
-        "session",
-        "stay",
-        "table",
-        "tenant",
-        "upstream_s",
-        "version",
-        "wanted",
-    )
+        "alone", "answer", "answers", "asked_at", "began", "brought", "careful", "client_id", "clients_id", "close",
+        "clusters", "done", "each", "ended", "epoch", "exchange", "forwarder", "found", "heard_at",
+        "isolation_level", "limits", "parts", "passes", "record_bytes", "routes", "session", "stay", "table",
+        "tenant", "upstream_s", "version", "wanted",
+    )  # fmt: skip
     api_key = ApiKey.FETCH
     produces = False
 

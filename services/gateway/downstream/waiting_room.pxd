@@ -9,7 +9,7 @@ from services.gateway.requests.records.log_ends cimport BrokerLogEnds, LogEnd
 cdef class WaitingRoom:
     cdef public bint _goes_on
     cdef public Py_ssize_t waiting
-    cdef public dict _brokers, _buckets, _resting
+    cdef public dict _brokers, _buckets, _resting, _watched
     cdef public object _clusters, _loop, _no_client, _over, _woken
 
     @cython.locals(limits=Limits, now=double, ends=list, found=list, part=Part, broker=BrokerLogEnds, end=LogEnd, stay=list)

@@ -19,6 +19,7 @@ from services.gateway.requests.records.fetch_poll import scan_of
 from services.gateway.requests.records.log_ends import (
     RENEWED_AFTER_S,
     SHORTEST_WAIT_S,
+    UNUSED_S,
     WATCH_MS,
     BrokerLogEnds,
     LogEnd,
@@ -60,8 +61,8 @@ class WaitingRoom:
     """The one of all clients of the process."""
 
     __slots__ = (
-        "_brokers", "_buckets", "_clusters", "_goes_on", "_loop", "_no_client", "_over", "_resting", "_woken",
-        "waiting",
+        "_brokers", "_buckets", "_clusters", "_goes_on", "_loop", "_no_client", "_over", "_resting", "_watched",
+        "_woken", "waiting",
     )  # fmt: skip
 
     def __init__(self, clusters: Clusters) -> None:
@@ -70,6 +71,7 @@ class WaitingRoom:
         self._brokers: dict[Key, BrokerLogEnds] = {}
         self._resting: dict[Key, float] = {}
         """Until when a broker is not watched."""
+        self._watched: dict[LogEndWatch, _Watched] = {}
         self._no_client = Lanes()
         self._buckets: dict[int, dict[FetchInFlight, None]] = {}
         self._woken: deque[FetchInFlight] = deque()
@@ -184,14 +186,23 @@ class WaitingRoom:
             if self._resting.get(key, now) > now or way.version < SESSIONS_SINCE:
                 return None
             self._resting.pop(key, None)
-            found = self._brokers[key] = BrokerLogEnds(
-                way.version, lambda watch: self._ask(_Watched(cluster, key, watch, Lanes()))
-            )
+            found = self._brokers[key] = BrokerLogEnds(way.version, lambda watch: self._begin(cluster, key, watch))
         return found
 
     def _is_same(self, cluster: str, key: Key) -> bool:
         """Whether the name still stands for the same cluster."""
         return self._clusters.incarnation(cluster, self._no_client) == key[0]
+
+    def _begin(self, cluster: str, key: Key, watch: LogEndWatch) -> None:
+        watched = self._watched.get(watch)
+        if watched is None:
+            watched = self._watched[watch] = _Watched(cluster, key, watch, Lanes())
+        self._ask(watched)
+
+    def _look(self, watched: _Watched) -> None:
+        """The watch had no ends a while ago."""
+        if watched.watch in self._watched and not watched.watch.goes_on:
+            self._ask(watched)
 
     def _ask(self, watched: _Watched) -> None:
         cluster, key, watch, lanes = watched
@@ -201,7 +212,10 @@ class WaitingRoom:
             return
         request = watch.ask(now)
         if request is None:
-            self._ended(watched, "nobody waits")
+            if watch in watch.broker.watches:
+                self._running_loop().call_later(UNUSED_S, self._look, watched)
+            else:
+                self._ended(watched, "nobody waits")
             return
         broker = watch.broker
         timeout_s = WATCH_MS / 1000 + OVERDUE_S
@@ -230,6 +244,7 @@ class WaitingRoom:
         self._wake(woken, "lost")
 
     def _ended(self, watched: _Watched, reason: str) -> None:
+        del self._watched[watched.watch]
         watched.lanes.close(reason)
         if not watched.watch.broker.watches and self._brokers.get(watched.key) is watched.watch.broker:
             del self._brokers[watched.key]

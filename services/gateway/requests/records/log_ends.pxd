@@ -13,6 +13,8 @@ cdef class LogEnd:
 
 
 cdef class LogEndWatch:
+    cdef public bint goes_on
+    cdef public double _empty_since
     cdef public dict ends
     cdef public BrokerFetches _fetches
     cdef public BrokerLogEnds broker

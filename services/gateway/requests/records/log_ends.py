@@ -36,7 +36,8 @@ ENDS_OF_A_WATCH: Final = 250
 WATCHES_OF_A_BROKER: Final = 40
 """Each has a connection. Consumers of further partitions ask for themselves."""
 UNUSED_S: Final = 20.0
-"""An end at which nobody has stood for so long is watched no more."""
+"""An end at which nobody has stood for so long is watched no more. A watch without ends keeps its connection for so
+long, too."""
 _RECORD_BYTES: Final = 1
 """A broker sends a whole batch all the same, of one partition. The watch wants none."""
 _LIMITS: Final = Limits(WATCH_MS, 1, _RECORD_BYTES, "")
@@ -63,20 +64,27 @@ class LogEndWatch:
     The caller sends what `ask` returns, and reports its result by `answered` or `lost`.
     """
 
-    __slots__ = ("_fetches", "broker", "ends")
+    __slots__ = ("_empty_since", "_fetches", "broker", "ends", "goes_on")
 
     def __init__(self, broker: "BrokerLogEnds") -> None:
         self.broker = broker
         self.ends: dict[NamedSlot, LogEnd] = {}
         self._fetches = BrokerFetches(Terms(broker.version, _READ_UNCOMMITTED))
+        self._empty_since = 0.0
+        self.goes_on = False
+        """Whether one request follows another. If not, there are no ends."""
 
     def ask(self, now: float) -> BrokerRequest | None:
-        """The next request; None if there is no end to watch any more, and so no watch."""
+        """The next request; None if there is no end to watch. Without ends for long, the watch has ended."""
         for slot in [slot for slot, each in self.ends.items() if not each.waiting and now - each.used_at > UNUSED_S]:
             self._drop(slot)
         if not self.ends:
-            self.broker.watches.remove(self)
+            if self.goes_on:
+                self.goes_on, self._empty_since = False, now
+            if now - self._empty_since >= UNUSED_S and self in self.broker.watches:
+                self.broker.watches.remove(self)
             return None
+        self.goes_on = True
         if any(each.log_start is None and self._was_asked_for(slot, each) for slot, each in self.ends.items()):
             self._fetches.lost()  # a broker does not say again in a session what it has said: ask in full
         return self._fetches.ask({slot: each.position for slot, each in self.ends.items()}, _LIMITS)
@@ -136,7 +144,7 @@ class BrokerLogEnds:
     __slots__ = ("_begin", "ends", "version", "watches")
 
     def __init__(self, version: int, begin: Callable[[LogEndWatch], None]) -> None:
-        """`version`: that of requests; `begin` sends the first request of a watch."""
+        """`version`: that of requests; `begin` sends the next request of a watch that had no ends."""
         self.version = version
         self.ends: dict[NamedSlot, LogEnd] = {}
         self.watches: list[LogEndWatch] = []
@@ -175,6 +183,7 @@ class BrokerLogEnds:
         watch.ends[slot] = self.ends[slot] = LogEnd(offset, now)
         if watch not in self.watches:
             self.watches.append(watch)
+        if not watch.goes_on:
             self._begin(watch)
 
     def _watch_of(self, slot: NamedSlot) -> LogEndWatch | None:

@@ -302,7 +302,8 @@ async def test_clients_that_leave_wait_no_more(stage: Stage, logs: Logs, monkeyp
     await someone_waits(stage)
     client.abort()
     await someone_waits(stage, 0)
-    monkeypatch.setattr(log_ends, "UNUSED_S", 0.1)
+    for module in (log_ends, waiting_room):
+        monkeypatch.setattr(module, "UNUSED_S", 0.1)
     await until(lambda: room(stage).watches == 0, "the end of the watch")
     watches = len(logs.watched)
     await waits(stage)

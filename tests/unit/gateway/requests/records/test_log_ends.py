@@ -245,7 +245,20 @@ def test_unused_ends_are_watched_no_more(broker: Broker) -> None:
     broker.answer(watch)
     assert not broker.asked
     assert not broker.ends.ends
+    assert broker.ends.watches == [watch], "it keeps its connection"
+    broker.now += UNUSED_S
+    broker.ask(watch)
     assert not broker.ends.watches
+
+
+def test_a_watch_without_ends_goes_on_with_the_next_one(broker: Broker) -> None:
+    consumer = waiting(broker, SLOTS[0])
+    (watch,) = broker.asked
+    broker.logs[SLOTS[0]].end += 1
+    assert broker.answer(watch) == [consumer]
+    assert not broker.asked
+    waiting(broker, SLOTS[1])
+    assert list(broker.asked) == [watch]
 
 
 def test_a_broker_has_so_many_watches_at_most(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
