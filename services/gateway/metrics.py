@@ -256,6 +256,22 @@ left_shared = Counter(
     ["cluster", "reason"],
 )
 cluster_up = Gauge("kafka_mesh_gateway_cluster_up", "1 while the cluster can be reached.", ["cluster"])
+waiting_fetches = Gauge(
+    "kafka_mesh_gateway_waiting_fetches",
+    "Fetch requests of quiet consumers that wait at the gateway, and were not sent to brokers.",
+)
+ended_waits = Counts(
+    "kafka_mesh_gateway_ended_waits",
+    "Those whose wait at the gateway has ended, by why: over (nothing came, and the gateway has answered), news (of a "
+    "partition: sent to the brokers), lost (a broker is not watched now: sent).",
+    ["why"],
+)
+waited_out = ended_waits.labels("over")
+log_end_watches = Gauge(
+    "kafka_mesh_gateway_log_end_watches",
+    "Polls of the gateway's own that watch the ends of logs for these requests, each for up to 250 partitions of a "
+    "broker.",
+)
 fetch_sessions = Gauge("kafka_mesh_gateway_fetch_sessions", "Fetch sessions of clients (KIP-227).")
 fetch_session_partitions = Gauge("kafka_mesh_gateway_fetch_session_partitions", "Partitions in all of them.")
 receipts = Gauge(

@@ -12,17 +12,21 @@ Theory of operation
    go by their plan in turns, and one continues with the unanswered requests of the other (`LeftBehind`).
 4. The answer of one broker passes as it came, with the client's session and topic ids in it, if all of it is news. It
    passes while it arrives if it is about one partition. Several answers are joined.
-5. With an error, a hint at a nearer replica or a lost answer, the plan decides (`fetch.ended_in_doubt`), as if it had
+5. The requests of a consumer that finds no records for a while wait at the gateway (`log_ends`), and are sent when
+   there is news.
+6. With an error, a hint at a nearer replica or a lost answer, the plan decides (`fetch.ended_in_doubt`), as if it had
    asked. So it does about records of transactions for a `read_committed` reader of several clusters (`committed`).
 """
 
 import asyncio
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Protocol
 
+from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import FetchInFlight, Step
 from services.gateway.downstream.fetch_placing import FetchPlacing
@@ -42,6 +46,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.records.fetch import ended_in_doubt
 from services.gateway.requests.records.fetch_writing import written_fetch
+from services.gateway.requests.records.log_ends import QUIET_AFTER_S, RENEWED_AFTER_S
 from services.gateway.requests.traffic.calls import Brought as Content
 from services.gateway.requests.traffic.calls import brought_by, count_forwarded_fetch
 from services.gateway.tenancy.translation import Translation
@@ -72,6 +77,7 @@ class FetchForwarder:
     """Forwards the Fetch requests of one client connection."""
 
     __slots__ = (
+        "_asked_at",
         "_clusters",
         "_current",
         "_lanes",
@@ -79,6 +85,9 @@ class FetchForwarder:
         "_memory",
         "_mesh",
         "_placing",
+        "_quiet_since",
+        "_renewed_after_s",
+        "_room",
         "_session",
         "_slots",
         "_tables",
@@ -103,6 +112,12 @@ class FetchForwarder:
         self._timer: asyncio.TimerHandle | None = None
         """One timer for all requests: when it fires, it checks the current one."""
         self._timer_at = 0.0
+        self._room = mesh.room
+        self._quiet_since = 0.0
+        """Since when brokers have brought nothing; 0: they have."""
+        self._asked_at = 0.0
+        """When a broker was asked last."""
+        self._renewed_after_s = RENEWED_AFTER_S * random.uniform(2 / 3, 4 / 3)
 
     def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
         """The request, if it needs no plan: `ask` then sends it to the brokers. None: the request needs its plan."""
@@ -111,17 +126,52 @@ class FetchForwarder:
     # --- questions to brokers ------------------------------------------------------------------------------------
 
     def ask(self, fetch: FetchInFlight) -> None:
-        """Ask the brokers, now that the request stands among its client's slots."""
-        parts = fetch.parts
-        if fetch.alone:
-            self._ask(fetch, parts[0], fetch.began)
+        """Ask the brokers, now that the request stands among its client's slots, or let it wait for news."""
+        if self._quiet_since and self._waits(fetch):
             fetch.asked_at = monotonic()
+        else:
+            self._send(fetch, fetch.began)
+
+    def _waits(self, fetch: FetchInFlight) -> bool:
+        began = fetch.began
+        if began - self._quiet_since < QUIET_AFTER_S:
+            return False
+        is_renewed = began + fetch.limits.wait_s > self._asked_at + self._renewed_after_s
+        return not is_renewed and self._room.takes(fetch)
+
+    def woken(self, fetch: FetchInFlight) -> None:
+        now = monotonic()
+        rest, parts = fetch.limits.after(now - fetch.began), fetch.parts
+        fetch.each = rest.for_each_of(len(parts))
+        if fetch.alone:
+            fetch.limits = rest
+        for part in parts:
+            if not part.way.connection.takes_more():
+                fetch.heard_at = now
+                self._doubt(fetch)
+                return
+        self._send(fetch, now)
+
+    def waited_out(self, fetch: FetchInFlight) -> None:
+        metrics.waited_out.total += 1
+        fetch.heard_at = monotonic()
+        if fetch.session_went_on:
+            self._doubt(fetch)
+        else:
+            self._answer(fetch)
+
+    def _send(self, fetch: FetchInFlight, now: float) -> None:
+        parts = fetch.parts
+        self._asked_at = now
+        if fetch.alone:
+            self._ask(fetch, parts[0], now)
+            fetch.asked_at = fetch.asked_at or monotonic()
             return
         # taken up last: asking the other brokers drops answers that have waited for long
         for part in parts:
             if part.left is None and not fetch.ended:
-                self._ask(fetch, part, fetch.began)
-        fetch.asked_at = monotonic()
+                self._ask(fetch, part, now)
+        fetch.asked_at = fetch.asked_at or monotonic()
         if not fetch.ended:
             self._current = fetch
             self._watch(fetch.is_over_at)
@@ -178,6 +228,7 @@ class FetchForwarder:
             self._answer(fetch)
 
     def abandoned(self, fetch: FetchInFlight) -> None:
+        self._room.leave(fetch)
         if fetch.brought is not None:  # its client was sent a part of the answer
             self._count(fetch, (fetch.brought.content,), is_whole=False)
         if self._current is not None:
@@ -206,6 +257,10 @@ class FetchForwarder:
     def _answer(self, fetch: FetchInFlight) -> None:
         """Answer the client with the answers that have come."""
         self._end(fetch)
+        if fetch.record_bytes:
+            self._quiet_since = 0.0
+        elif not self._quiet_since:
+            self._quiet_since = fetch.began
         pieces = fetch.told()
         if self._memory.traffic is not None:
             self._count(fetch, brought_by(fetch.all_found()) if fetch.record_bytes else ())
@@ -226,6 +281,7 @@ class FetchForwarder:
     def _doubt(self, fetch: FetchInFlight) -> None:
         """Let a plan decide the client's answer, by the table that the request started with."""
         self._end(fetch)
+        self._quiet_since = 0.0
         fetch.leave_behind(self._lanes.left_behind)
         if not self.client.is_open:
             return
@@ -258,6 +314,7 @@ class FetchForwarder:
         if found is None:
             return None
         fetch.ended = True
+        self._quiet_since = 0.0
         pieces = fetch.passing(part, found, beginning, missing)
         passage = self._slots.answer_begun(fetch, pieces, part.way.connection)
         if passage is None or self._memory.traffic is None:

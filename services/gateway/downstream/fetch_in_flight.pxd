@@ -17,7 +17,7 @@ cdef class FetchInFlight:
     cdef public Py_ssize_t clients_id, epoch, isolation_level, record_bytes, version
     cdef public double asked_at, began, heard_at, upstream_s
     cdef public dict found, routes
-    cdef public list answer, parts
+    cdef public list answer, parts, stay
     cdef public Answered answers
     cdef public FetchSession session
     cdef public Limits each, limits

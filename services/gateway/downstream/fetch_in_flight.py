@@ -67,38 +67,11 @@ class FetchInFlight:
     """A Fetch among the slots of its client's connection, with the records that were found."""
 
     __slots__ = (
-        "alone",
-        "answer",
-        "answers",
-        "asked_at",
-        "began",
-        "brought",
-        "careful",
-        "client_id",
-        "clients_id",
-        "close",
-        "clusters",
-        "done",
-        "each",
-        "ended",
-        "epoch",
-        "exchange",
-        "forwarder",
-        "found",
-        "heard_at",
-        "isolation_level",
-        "limits",
-        "parts",
-        "passes",
-        "record_bytes",
-        "routes",
-        "session",
-        "table",
-        "tenant",
-        "upstream_s",
-        "version",
-        "wanted",
-    )
+        "alone", "answer", "answers", "asked_at", "began", "brought", "careful", "client_id", "clients_id", "close",
+        "clusters", "done", "each", "ended", "epoch", "exchange", "forwarder", "found", "heard_at",
+        "isolation_level", "limits", "parts", "passes", "record_bytes", "routes", "session", "stay", "table",
+        "tenant", "upstream_s", "version", "wanted",
+    )  # fmt: skip
     api_key = ApiKey.FETCH
     produces = False
 
@@ -146,6 +119,8 @@ class FetchInFlight:
         """The content of an answer that passes while it arrives, if traffic is counted."""
         self.answers: Answered
         """The count of answered requests."""
+        self.stay: list[dict[FetchInFlight, None]] | None = None
+        """The places at which it waits for news, if it does (`waiting_room`)."""
         self.ended = False
         """Whether it takes no more answers. Its plan may still go on."""
         self.exchange: Exchange | None = None
@@ -257,9 +232,11 @@ class FetchInFlight:
         if self.alone and self.session is None and self.tenant is None:
             part = self.parts[0]
             scan, outcome = part.scan, part.outcome
-            assert scan is not None and isinstance(outcome, RawResponse)
-            if scan.untouched and self.version == outcome.version:
+            if scan is not None and scan.untouched and self.version == part.way.version:
+                assert isinstance(outcome, RawResponse)
                 part.fetches.passed()
+                if not scan.record_bytes:
+                    part.fetches.mark(scan)
                 return (outcome.frame,)
         for part in self.parts:
             if part.scan is not None and part.outcome is not None:

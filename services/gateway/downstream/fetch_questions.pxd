@@ -2,6 +2,7 @@ cimport cython
 
 from services.gateway.counting cimport Count
 from services.gateway.requests.records.broker_fetches cimport BrokerFetches
+from services.gateway.requests.records.log_ends cimport BrokerLogEnds
 from services.gateway.upstream.connection cimport BrokerConnection
 from services.gateway.upstream.left_behind cimport LeftBehind
 from services.gateway.wire.scanner.walks cimport fetch_response, headers
@@ -17,6 +18,7 @@ cdef class Way:
     cdef public BrokerConnection connection
     cdef public Count calls
     cdef public object kept_at
+    cdef public BrokerLogEnds log_ends
 
 
 @cython.final

@@ -8,6 +8,7 @@ from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Outcome, RawResponse, Unreachable
 from services.gateway.requests.records.broker_fetches import BrokerFetches, NamedSlot
 from services.gateway.requests.records.fetch_sessions import Position
+from services.gateway.requests.records.log_ends import BrokerLogEnds
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.apis import ApiKey
@@ -34,11 +35,17 @@ class Forwarder(Protocol):
 
     def abandoned(self, fetch: "FetchInFlight") -> None: ...
 
+    def woken(self, fetch: "FetchInFlight") -> None:
+        """It has waited for news, and there may be some."""
+
+    def waited_out(self, fetch: "FetchInFlight") -> None:
+        """It has waited for news, and there was none."""
+
 
 class Way:
     """The way to one broker, as long as the tables and clusters are these."""
 
-    __slots__ = ("broker_id", "calls", "cluster", "connection", "header", "kept_at", "version")
+    __slots__ = ("broker_id", "calls", "cluster", "connection", "header", "kept_at", "log_ends", "version")
 
     def __init__(
         self, place: Place, connection: BrokerConnection, kept_at: object, version: int, header: bytes, calls: Count
@@ -52,6 +59,8 @@ class Way:
         self.header = header
         """Size prefix and header of these requests."""
         self.calls = calls
+        self.log_ends: BrokerLogEnds | None = None
+        """The log ends at which requests to this broker wait, if some have."""
 
 
 class Part:

@@ -22,6 +22,7 @@ from services.gateway.downstream.group_names import GroupNames
 from services.gateway.downstream.hold import Hold, Underway
 from services.gateway.downstream.refused import Refused
 from services.gateway.downstream.tables import Tables, View
+from services.gateway.downstream.waiting_room import WaitingRoom
 from services.gateway.quotas.accounts import Quotas
 from services.gateway.requests.groups.share_opening import end_sessions
 from services.gateway.requests.memory import Memory, Session
@@ -78,9 +79,14 @@ class Mesh:
     listeners: "OpenListeners | None" = None
     """None: before the start."""
     budget: ByteBudget = field(init=False)
+    room: WaitingRoom = field(init=False)
+    """Where Fetch requests of quiet consumers wait."""
 
     def __post_init__(self) -> None:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
+        room = self.room = WaitingRoom(self.clusters)
+        metrics.waiting_fetches.set_function(lambda: room.waiting)
+        metrics.log_end_watches.set_function(lambda: room.watches)
         self.clusters.on_refused = self.refused.take
         sessions = self.memory.fetch_sessions
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc

@@ -32,8 +32,8 @@ from tests.bench.wire.workloads import (
 
 NOT_BY_THE_CLOCK = 3600
 """Seconds for a benchmark that hangs; a slow one ends by itself."""
-CROWD_WARM_UP_S = 2
-"""Until a crowd is connected; when its first polls are answered, too, the first wave is through."""
+CROWD_WARM_UP_S = 5
+"""Until a crowd is connected and quiet; when its first polls are answered, too, the first wave is through."""
 PARTS_OF_A_ROUND = 4
 PICTURES = Path(__file__).resolve().parents[3] / "build"
 

@@ -43,8 +43,11 @@ cdef class BrokerFetches:
     @cython.locals(asked=dict, changed=dict, forgotten=list, worth_it=bint, epoch=Py_ssize_t, before=Position, position=Position)
     cpdef BrokerRequest ask(self, dict wanted, Limits limits, bint in_session=*)
 
-    @cython.locals(request=BrokerRequest, topic=fetch_response.FetchedTopic, part=fetch_response.FetchedPartition)
+    @cython.locals(request=BrokerRequest)
     cpdef bint answered(self, fetch_response.FetchResponseScan scan) except -1
+
+    @cython.locals(topic=fetch_response.FetchedTopic, part=fetch_response.FetchedPartition)
+    cpdef mark(self, fetch_response.FetchResponseScan scan)
 
     cpdef passed(self)
 

@@ -80,6 +80,11 @@ class Limits:
             return self
         return Limits(self.max_wait_ms, min(self.min_bytes, max_bytes), max_bytes, self.rack_id)
 
+    def after(self, seconds: float) -> "Limits":
+        """The same limits, when so much of the wait is over."""
+        max_wait_ms = min(self.max_wait_ms, max(0, round(self.max_wait_ms - 1000 * seconds)))
+        return Limits(max_wait_ms, self.min_bytes, self.max_bytes, self.rack_id)
+
     def for_each_of(self, brokers: int) -> "Limits":
         """The limits of a request to one of so many brokers, whose answers become one."""
         if brokers == 1:
@@ -218,6 +223,11 @@ class BrokerFetches:
             self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
         else:
             self.session_id, self.epoch = scan.session_id, next_epoch(self.epoch)
+        self.mark(scan)
+        return True
+
+    def mark(self, scan: FetchResponseScan) -> None:
+        """Keeps the marks of an answer."""
         for topic in scan.topics:
             for part in topic.partitions:
                 slot = (topic.name, part.partition)
@@ -225,7 +235,6 @@ class BrokerFetches:
                     self.marks.pop(slot, None)
                 elif slot in self.asked:
                     self.marks[slot] = Marks(part.high_watermark, part.last_stable_offset, part.log_start_offset)
-        return True
 
     def passed(self) -> None:
         """An answer without a session goes on to the client as it is: the next request is in full, as this one was."""
