@@ -87,6 +87,11 @@ def workloads(values: str) -> list[Workload]:
     ]
 
 
+def workload(values: str, name: str) -> Workload:
+    """The one that is named RELEASE-name."""
+    return next(each for each in workloads(values) if each.name == f"{RELEASE}-{name}")
+
+
 def of_kind(values: str, kind: str) -> dict[str, Object]:
     """The objects of a kind, by name."""
     return {each["metadata"]["name"]: each for each in objects(values) if each["kind"] == kind}

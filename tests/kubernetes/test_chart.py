@@ -14,6 +14,7 @@ from docs import chart
 from tests.kubernetes import charts, tools
 from tests.plain_english import ROOT
 
+PAGE = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
 REFUSED = {
     "an unknown value": ("gateway.replica=3", "additional properties 'replica' not allowed"),
     "a setting that does not exist": ("control.settings.LOGLEVEL=DEBUG", "value must be one of"),
@@ -74,13 +75,22 @@ def test_wrong_values_are_refused_with_a_sentence(change: str, sentence: str) ->
 
 
 def test_the_values_of_the_page_are_taken(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```yaml\n# mesh-values.yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(r"^```yaml\n# mesh-values.yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     file = tmp_path / "mesh-values.yaml"
     file.write_text(example, encoding="utf-8")
     run = charts.template("--values", str(file))
     assert run.returncode == 0, run.stderr
     assert "kafka-mesh-admin-ada" in run.stdout
+
+
+def test_the_page_builds_each_image_of_the_chart() -> None:
+    ((services, tag),) = re.findall(r"^for service in ([a-z ]+); do\n.* -t (\S+) \.$", PAGE, re.MULTILINE)
+    built = {tag.replace("$service", service) for service in services.split()}
+    registry = ["--set", "image.registry=registry.example.com/team", "--set", "image.tag=0.1.0"]
+    run = charts.template(*charts.options("full"), *registry)
+    assert built == set(re.findall(r"image: (\S+)", run.stdout))
+    for service in services.split():
+        assert (ROOT / "locks" / f"{service}.txt").is_file(), "deploy/Dockerfile installs by this lock"
 
 
 def test_the_schema_has_the_settings_that_exist() -> None:

@@ -24,7 +24,7 @@ from services.gateway.settings import GatewaySettings
 from services.pipeline.settings import PipelineSettings
 from services.pipeline.spark.session import options_of
 from tests.kubernetes import charts
-from tests.kubernetes.charts import Object, Workload
+from tests.kubernetes.charts import Workload
 from tests.plain_english import ROOT
 
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def workload(request: pytest.FixtureRequest) -> Workload:
     values, name = request.param
-    return next(each for each in charts.workloads(values) if each.name == f"{charts.RELEASE}-{name}")
+    return charts.workload(values, name)
 
 
 @pytest.fixture
@@ -203,58 +203,6 @@ def test_each_certificate_names_a_caller_that_servers_know(values: str) -> None:
 def test_the_certificate_for_clients_has_each_advertised_host() -> None:
     hosts = charts.of_kind("full", "Certificate")["kafka-mesh-gateway-clients"]["spec"]["dnsNames"]
     assert hosts == ["kafka-mesh-gateway.mesh.svc", "*.kafka.example.com", "kafka.example.com"]
-
-
-def test_replicas_are_for_the_autoscaler_alone() -> None:
-    (gateway,) = [each for each in charts.workloads("full") if each.container["name"] == "gateway"]
-    assert "replicas" not in gateway.spec
-    (scaler,) = [each["spec"] for each in charts.of_kind("full", "HorizontalPodAutoscaler").values()]
-    assert scaler["scaleTargetRef"]["name"] == gateway.name
-    metric = scaler["metrics"][1]["pods"]["metric"]["name"]
-    assert metric.removeprefix("kafka_mesh_gateway_") in (ROOT / "docs/reference/gateway-metrics.md").read_text("utf-8")
-
-
-@pytest.mark.parametrize("values", ["default", "full"])
-def test_budgets_and_policies_select_pods_that_exist(values: str) -> None:
-    labels = [each.labels for each in charts.workloads(values)]
-    labels += [yaml.safe_load(each["data"]["executor.yaml"])["metadata"]["labels"]
-               for each in charts.of_kind(values, "ConfigMap").values()]  # fmt: skip
-    selectors = [each["spec"]["selector"] for each in charts.of_kind(values, "PodDisruptionBudget").values()]
-    selectors += [each["spec"]["podSelector"] for each in charts.of_kind(values, "NetworkPolicy").values()]
-    assert len(selectors) >= 5
-    for selector in selectors:
-        assert any(selector["matchLabels"].items() <= each.items() for each in labels)
-
-
-def test_policies_let_each_member_call_those_that_it_calls() -> None:
-    found = charts.of_kind("full", "NetworkPolicy")
-    policies = {name.removeprefix("kafka-mesh-"): each["spec"] for name, each in found.items()}
-    calls = [
-        ("router", "control", 7070, "grpc"),
-        ("gateway", "router", 7071, "grpc"),
-        ("pipeline", "control", 7070, "grpc"),
-        ("apply", "control", 7070, "grpc"),
-        ("pipeline", "gateway", 9092, 9092),
-        ("executor", "gateway", 9092, 9092),
-        ("executor", "pipeline", None, None),
-        ("pipeline", "executor", None, None),
-        ("executor", "executor", None, None),
-    ]
-    for caller, called, egress, ingress in calls:
-        assert admits(policies[caller]["egress"], "to", called, egress), (caller, called)
-        assert admits(policies[called]["ingress"], "from", caller, ingress), (caller, called)
-    assert not admits(policies["control"]["ingress"], "from", "gateway", "grpc")
-    assert not admits(policies["router"]["ingress"], "from", "pipeline", "grpc")
-
-
-def admits(rules: list[Object], direction: str, component: str, port: object) -> bool:
-    """Whether a rule names the component as a peer, with the port or with all ports."""
-    for rule in rules:
-        peers = [each.get("podSelector", {}).get("matchLabels", {}) for each in rule.get(direction, ())]
-        named = component in {each.get("app.kubernetes.io/component") for each in peers}
-        if named and ("ports" not in rule or port in {each["port"] for each in rule["ports"]}):
-            return True
-    return False
 
 
 def test_what_spark_carries_is_authenticated_and_encrypted_and_executors_come_back(
