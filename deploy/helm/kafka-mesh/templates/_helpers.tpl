@@ -2,7 +2,8 @@
 
 {{- define "mesh.name" -}}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{- end }}
 
-{{/* Labels by which Services, policies and budgets find pods. (list root component) */}}
+{{/* Labels of pods, by which Services, policies and budgets find them. The release is not among them: a new chart with the
+same images restarts no pod. (list root component) */}}
 {{- define "mesh.selector" -}}
 app.kubernetes.io/name: kafka-mesh
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
