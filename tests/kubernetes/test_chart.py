@@ -19,6 +19,7 @@ REFUSED = {
     "an unknown value": ("gateway.replica=3", "additional properties 'replica' not allowed"),
     "a setting that does not exist": ("control.settings.LOGLEVEL=DEBUG", "value must be one of"),
     "a setting that the chart sets": ("gateway.settings.LISTEN=0.0.0.0:9092", "value must be one of"),
+    "an address that the chart sets": ("control.settings.TOKEN_LISTEN=0.0.0.0:7071", "value must be one of"),
     "a password": ("home.properties.sasl\\.password=secret", "does not match pattern"),
     "a wrong kind": ("gateway.kind=DaemonSet", "value must be one of 'StatefulSet', 'Deployment'"),
     "a sparkling clear text": ("pipeline.sparkProperties.spark\\.authenticate=false", "sparkProperties"),

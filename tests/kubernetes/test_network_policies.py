@@ -43,6 +43,21 @@ def test_policies_let_each_member_call_those_that_it_calls() -> None:
     assert not admits(policies["router"]["ingress"], "from", "pipeline", "grpc")
 
 
+@pytest.mark.parametrize(("values", "ports"), [("full", {"grpc", "tokens"}), ("default", {"grpc"})])
+def test_people_reach_control_by_certificates_and_by_tokens_members_by_certificates_alone(
+    values: str, ports: set[str]
+) -> None:
+    members, people, scraped = policies_of(values)["control"]["ingress"]
+    assert {each["port"] for each in members["ports"]} == {"grpc"}
+    assert {each["port"] for each in people["ports"]} == ports
+    assert {each["port"] for each in scraped["ports"]} == {"metrics"}
+    admins = (
+        [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}}] if values == "full" else []
+    )
+    labelled = {"podSelector": {"matchLabels": {"kafka-mesh/calls-control": "true"}}, "namespaceSelector": {}}
+    assert people["from"] == ([labelled, ops] if values == "full" else [labelled])
+
+
 def admits(rules: list[Object], direction: str, component: str, port: object) -> bool:
     """Whether a rule names the component as a peer, with the port or with all ports."""
     for rule in rules:

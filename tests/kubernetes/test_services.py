@@ -170,6 +170,24 @@ def test_members_call_services_that_are_there_and_lead_to_pods(values: str) -> N
         assert {each["targetPort"] for each in spec["ports"]} <= ports
 
 
+def test_callers_with_tokens_reach_control_where_issuers_are_named() -> None:
+    control = charts.workload("full", "control")
+    (listen,) = [value for name, value in environment(control) if name == "KAFKA_MESH_CONTROL_TOKEN_LISTEN"]
+    port = int(listen.rpartition(":")[2])
+    ports = {each["name"]: each["containerPort"] for each in control.container["ports"]}
+    assert ports == {"grpc": 7070, "tokens": port, "metrics": 7170}
+    service = charts.of_kind("full", "Service")[control.name]["spec"]["ports"]
+    assert {"name": "tokens", "port": port, "targetPort": "tokens"} in service
+
+
+@pytest.mark.parametrize("values", ["default", "minimal", "deployment"])
+def test_without_issuers_control_has_no_port_for_tokens(values: str) -> None:
+    control = charts.workload(values, "control")
+    assert "KAFKA_MESH_CONTROL_TOKEN_LISTEN" not in dict(environment(control))
+    assert {each["name"] for each in control.container["ports"]} == {"grpc", "metrics"}
+    assert [each["name"] for each in charts.of_kind(values, "Service")[control.name]["spec"]["ports"]] == ["grpc"]
+
+
 @pytest.mark.parametrize("values", ["full", "deployment"])
 def test_each_certificate_names_a_caller_that_servers_know(values: str) -> None:
     made = [each["spec"] for each in charts.of_kind(values, "Certificate").values() if "uris" in each["spec"]]
