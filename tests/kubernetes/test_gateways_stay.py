@@ -48,6 +48,14 @@ def test_the_budget_of_gateways_bounds_those_that_go_at_once(values: str, at_mos
     assert budget == {"maxUnavailable": at_most, "selector": {"matchLabels": SELECTOR}}
 
 
+def test_connections_of_a_client_go_to_any_gateway_unless_values_say_otherwise() -> None:
+    assert charts.of_kind("default", "Service")[GATEWAY]["spec"]["sessionAffinity"] == "None"
+    run = charts.template("--set", "gateway.service.sessionAffinity=ClientIP")
+    rendered = [each for each in yaml.safe_load_all(run.stdout) if each]
+    (service,) = [each["spec"] for each in rendered if (each["kind"], each["metadata"]["name"]) == ("Service", GATEWAY)]
+    assert service["sessionAffinity"] == "ClientIP"
+
+
 def test_replicas_are_for_the_autoscaler_alone() -> None:
     gateway = charts.workload("full", "gateway")
     assert "replicas" not in gateway.spec

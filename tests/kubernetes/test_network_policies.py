@@ -51,9 +51,7 @@ def test_people_reach_control_by_certificates_and_by_tokens_members_by_certifica
     assert {each["port"] for each in members["ports"]} == {"grpc"}
     assert {each["port"] for each in people["ports"]} == ports
     assert {each["port"] for each in scraped["ports"]} == {"metrics"}
-    admins = (
-        [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}}] if values == "full" else []
-    )
+    ops = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}}
     labelled = {"podSelector": {"matchLabels": {"kafka-mesh/calls-control": "true"}}, "namespaceSelector": {}}
     assert people["from"] == ([labelled, ops] if values == "full" else [labelled])
 
