@@ -12,10 +12,9 @@ from meshctl.session import Group
 _COMMANDS = {
     **{name: name for name in (
         "access", "acl", "apply", "audit", "canary", "clients", "cluster", "completion", "content", "context",
-        "dashboard", "groups", "instances", "jobs", "lineage", "login", "mcp", "mirror", "proposals", "protection",
-        "quota", "receipts", "replay", "rule", "schedule", "sidecars", "tenants", "topic", "traffic", "transactions",
-        "users",
-        "validation",
+        "dashboard", "groups", "instances", "jobs", "lineage", "listener", "login", "mcp", "mirror", "proposals",
+        "protection", "quota", "receipts", "replay", "rule", "schedule", "sidecars", "tenants", "topic", "traffic",
+        "transactions", "users", "validation",
     )},
     **dict.fromkeys(("explain", "status", "watch"), "decision"),
     **dict.fromkeys(("freeze", "thaw"), "freezing"),

@@ -22,6 +22,7 @@ from mesh.rpc import (
     grants_grpc,
     instances_grpc,
     lineage_grpc,
+    listeners_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
@@ -109,6 +110,7 @@ class Connection:
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.clients = clients_grpc.ClientServiceStub(self._channel)
         self.lineage = lineage_grpc.LineageServiceStub(self._channel)
+        self.listeners = listeners_grpc.ListenerServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)
         self.quotas = quotas_grpc.QuotaServiceStub(self._channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.acls.words import acl_text, mode_word
+from mesh.listeners.words import change_text as listener_change_text
 from mesh.protection.words import change_text as protection_change_text
 from mesh.quotas.words import change_text
 from mesh.rpc import admin, events
@@ -106,6 +107,8 @@ def event(of: events.Event) -> str:
             return f"signed with the certificate {of.log_signed.subject}"
         case "tenants_changed":
             return _some("tenant", "changed", [tenant_change_text(each) for each in of.tenants_changed.changes])
+        case "listeners_changed":
+            return _some("listener", "changed", [listener_change_text(each) for each in of.listeners_changed.changes])
         case "topic_owner_set":
             owner = of.topic_owner_set.owner
             return f"topic {of.topic_owner_set.topic} {f'belongs to {owner}' if owner else 'has no owner any more'}"

@@ -25,6 +25,8 @@ from mesh.schemas.avro import avro_schema
 from mesh.schemas.schema import RegisteredSchema
 
 MASK: Final = b"***"
+LONGEST_PLACE: Final = 200
+"""Characters of the place of a fault."""
 DEEPEST: Final = 64
 """Levels of a mask: a record that contains itself without a null has none."""
 _SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -247,6 +249,36 @@ class _Walk:
         if number < 0:
             raise IndexError
         return number, at
+
+
+class _Tracing(_Walk):
+    """Remembers the record fields that it is in."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, data: bytes, schema: Schema) -> None:
+        _Walk.__init__(self, data, schema, lambda place, index: None)
+        self.path: list[str] = []
+
+    def value(self, schema: Any, at: int, steps: Steps) -> int:
+        schema = self.schema.of(schema)
+        if kind_of(schema) != "record":
+            return _Walk.value(self, schema, at, steps)
+        for each in schema["fields"]:
+            self.path.append(each["name"])
+            at = self.value(each["type"], at, steps)
+            self.path.pop()
+        return at
+
+
+def place_of_fault(data: bytes, schema: Schema) -> str:
+    """The field at which bytes do not go on as their schema says: `#/customer/name`; `#` if they do."""
+    walk = _Tracing(data, schema)
+    try:
+        walk.value(schema.root, 0, [])
+    except (WireError, IndexError, KeyError, TypeError, RecursionError):
+        return "/".join(["#", *walk.path])[:LONGEST_PLACE]
+    return "#"
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

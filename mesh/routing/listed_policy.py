@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from mesh.rpc import events, protection, quotas, tenants, validation
+from mesh.rpc import events, listeners, protection, quotas, tenants, validation
 
 
 class PolicyMessage(Protocol):
@@ -89,11 +89,16 @@ def tenant_key(tenant: tenants.Tenant | tenants.TenantChange) -> bytes:
     return tenant.tenant_id.encode()
 
 
+def listener_key(listener: listeners.Listener | listeners.ListenerChange) -> bytes:
+    return listener.name.encode()
+
+
 def set_by(field: str) -> Callable[[Any], Any]:
     """The item that a change sets in this field; None if the change removes the item."""
     return lambda change: getattr(change, field) if change.HasField(field) else None
 
 
+LISTENER_SET: Final = set_by("listener")
 RULE_SET: Final = set_by("rule")
 TENANT_SET: Final = set_by("tenant")
 
@@ -104,6 +109,7 @@ def _quota_after(change: quotas.QuotaChange) -> quotas.Quota | None:
     return quotas.Quota(entity=change.entity, key=change.key, value=change.value)
 
 
+LISTENERS: Final = Listed(listeners.ListenerPolicy, "listeners", "listeners_changed", listener_key, LISTENER_SET)
 QUOTAS: Final = Listed(quotas.QuotaPolicy, "quotas", "quotas_changed", quota_key, _quota_after)
 VALIDATION: Final = Listed(validation.ValidationPolicy, "rules", "validation_rules_changed", rule_key, RULE_SET)
 TENANTS: Final = Listed(tenants.TenantPolicy, "tenants", "tenants_changed", tenant_key, TENANT_SET)

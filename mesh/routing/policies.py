@@ -11,10 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from mesh.listeners.codec import is_known as is_known_listener
 from mesh.protection.codec import is_known as is_known_protection
 from mesh.routing.acl_policy import ACL_EVENTS, AclDraft
-from mesh.routing.listed_policy import PROTECTION, QUOTAS, TENANTS, VALIDATION, Listed, ListedDraft, PolicyMessage
-from mesh.rpc import acls, events, protection, quotas, tenants, validation
+from mesh.routing.listed_policy import (
+    LISTENERS,
+    PROTECTION,
+    QUOTAS,
+    TENANTS,
+    VALIDATION,
+    Listed,
+    ListedDraft,
+    PolicyMessage,
+)
+from mesh.rpc import acls, events, listeners, protection, quotas, tenants, validation
 from mesh.validation.codec import is_known as is_known_validation
 
 P = TypeVar("P", bound=PolicyMessage)
@@ -29,6 +39,7 @@ class Policies(NamedTuple):
     validation_policy: validation.ValidationPolicy | None = None
     tenant_policy: tenants.TenantPolicy | None = None
     protection_policy: protection.ProtectionPolicy | None = None
+    listener_policy: listeners.ListenerPolicy | None = None
 
 
 NO_POLICIES: Final = Policies()
@@ -102,12 +113,14 @@ QUOTA_POLICY: Final = _listed("quota_policy", QUOTAS, 3, lambda quota: quota.key
 VALIDATION_POLICY: Final = _listed("validation_policy", VALIDATION, 4, is_known_validation)
 PROTECTION_POLICY: Final = _listed("protection_policy", PROTECTION, 5, is_known_protection)
 TENANT_POLICY: Final = _listed("tenant_policy", TENANTS, 6, lambda _: True)
+LISTENER_POLICY: Final = _listed("listener_policy", LISTENERS, 7, is_known_listener)
 KINDS: Final[tuple[PolicyKind[Any], ...]] = (
     ACL_POLICY,
     QUOTA_POLICY,
     VALIDATION_POLICY,
     TENANT_POLICY,
     PROTECTION_POLICY,
+    LISTENER_POLICY,
 )
 POLICY_EVENTS: Final = {payload: kind for kind in KINDS for payload in kind.payloads}
 """The payloads that change a policy, each with the kind."""

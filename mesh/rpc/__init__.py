@@ -24,6 +24,8 @@ from mesh.rpc.v1 import kafka_changes_pb2 as kafka_changes
 from mesh.rpc.v1 import kafka_changes_pb2_grpc as kafka_changes_grpc
 from mesh.rpc.v1 import lineage_pb2 as lineage
 from mesh.rpc.v1 import lineage_pb2_grpc as lineage_grpc
+from mesh.rpc.v1 import listeners_pb2 as listeners
+from mesh.rpc.v1 import listeners_pb2_grpc as listeners_grpc
 from mesh.rpc.v1 import pipelines_pb2 as pipelines
 from mesh.rpc.v1 import pipelines_pb2_grpc as pipelines_grpc
 from mesh.rpc.v1 import profiles_pb2 as profiles
@@ -79,6 +81,8 @@ __all__ = [
     "kafka_changes_grpc",
     "lineage",
     "lineage_grpc",
+    "listeners",
+    "listeners_grpc",
     "pipelines",
     "pipelines_grpc",
     "profiles",

@@ -30,13 +30,23 @@ def read_schema(prefix: bytes, ask: Ask) -> RegisteredSchema:
     else:
         schema_id, guid = 0, str(UUID(bytes=prefix[1:]))
         answer = ask(f"/schemas/guids/{guid}", f"schema {guid}")
+    return _read(f"schema {guid or schema_id}", answer, ask, id=schema_id, guid=guid)
+
+
+def read_latest(subject: str, ask: Ask) -> RegisteredSchema:
+    """The latest schema of a subject. As `read_schema`."""
+    name = f"the latest version of subject {subject!r}"
+    answer = ask(f"/subjects/{quote(subject, safe='')}/versions/latest", name)
+    return _read(name, answer, ask, id=answer.get("id") or 0, subject=subject, version=answer.get("version"))
+
+
+def _read(name: str, answer: Mapping[str, Any], ask: Ask, **of: Any) -> RegisteredSchema:
     references: dict[str, RegisteredSchema] = {}
     try:
         _take_in(answer, references, {}, ask)
-        return RegisteredSchema(schema_id, _kind(answer), answer["schema"], references, guid)
+        return RegisteredSchema(kind=_kind(answer), text=answer["schema"], references=references, **of)
     except (AttributeError, LookupError, RecursionError, TypeError) as error:
-        name = guid or schema_id
-        raise SchemaError(f"the registry's answer for schema {name} can't be read: {type(error).__name__}") from None
+        raise SchemaError(f"the registry's answer for {name} can't be read: {type(error).__name__}") from None
 
 
 def check_registered(prefix: bytes, subject: str, ask: Ask, listed: Listed) -> None:

@@ -18,6 +18,7 @@ Part = Literal["key", "value"]
 HeaderPairs = Iterable[tuple[str, bytes | str | None]]
 
 SCHEMA_HEADERS: dict[Part, str] = {"key": "__key_schema_id", "value": "__value_schema_id"}
+_OF_VALUE = SCHEMA_HEADERS["value"].encode()
 ID_LENGTH = 5
 GUID_LENGTH = 17
 
@@ -36,6 +37,11 @@ def framed(part: Part, content: bytes, headers: HeaderPairs | None) -> tuple[byt
                 return value[:length], value[length:] + content
     length = _prefix_length(content, "")
     return content[:length], content[length:]
+
+
+def framed_value(content: bytes, headers: Iterable[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes]:
+    """As `framed`, of a value with headers as a batch has them."""
+    return framed("value", content, [(SCHEMA_HEADERS["value"], each) for name, each in headers if name == _OF_VALUE])
 
 
 def _prefix_length(content: bytes, where: str) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 
-from mesh.schemas.answers import NOT_THERE, check_registered, read_schema
+from mesh.schemas.answers import NOT_THERE, check_registered, read_latest, read_schema
 from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaError, UnknownSchemaError
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.tls import TlsSettingsError, https_context
@@ -54,6 +54,11 @@ class Registry:
         """The schema that a prefix names. SchemaError: it can't be used. RegistryUnavailableError."""
         question = _Question(self, time.monotonic() + self.seconds)
         return read_schema(prefix, question.ask)
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The latest schema of a subject. As `schema`."""
+        question = _Question(self, time.monotonic() + self.seconds)
+        return read_latest(subject, question.ask)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 Theory of operation
 1. `Counts` belongs to one thread. To count is a look-up and some additions; nothing is made but for a new combination.
+   A caller that counts often keeps the tally of its combination, and saves the look-up, until the tally has ended.
 2. `take` ends an interval: all that was counted goes with it, and counting begins anew. Nothing is carried over, so
    the sum of all reports is the traffic, whichever report came late.
 3. Combinations are bounded, because clients choose their names. Further combinations are counted together under empty
@@ -11,6 +12,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import builtins
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,32 +60,66 @@ class Sketch(Protocol):
 NewSketch = Callable[[], Sketch]
 
 
-class Tally:
-    """The counts of one combination."""
+class Tally(Protocol):
+    """The counts of one combination, in one interval."""
 
-    __slots__ = ("bytes", "calls", "errors", "recent", "records", "sketch")
+    records: int
+    bytes: int
+    calls: int
+    errors: int
+    ended: bool
+    """The interval is over: whoever has kept the tally asks for another one."""
 
-    def __init__(self) -> None:
+    def add(self, records: int, size: int, errors: int) -> None:
+        """Adds a call."""
+
+    def took(self, milliseconds: float) -> None:
+        """Adds the latency of a call."""
+
+    @property
+    def recent(self) -> array[float]:
+        """Latencies that are not in the sketch yet."""
+
+    def latencies(self, new_sketch: NewSketch) -> builtins.bytes:
+        """All latencies as a sketch; empty for none."""
+
+
+class PlainTally:
+    """As it is kept where nothing is compiled."""
+
+    __slots__ = ("_new_sketch", "_sketch", "bytes", "calls", "ended", "errors", "recent", "records")
+
+    def __init__(self, new_sketch: NewSketch) -> None:
+        self._new_sketch = new_sketch
         self.records = 0
         self.bytes = 0
         self.calls = 0
         self.errors = 0
+        self.ended = False
         self.recent: array[float] = array("f")
-        """Latencies that are not in the sketch yet."""
-        self.sketch: Sketch | None = None
+        self._sketch: Sketch | None = None
 
-    def fold(self, new_sketch: NewSketch) -> None:
-        """Puts the recent latencies into the sketch."""
-        if self.sketch is None:
-            self.sketch = new_sketch()
-        self.sketch.fold(self.recent)
-        self.recent = array("f")
+    def add(self, records: int, size: int, errors: int) -> None:
+        self.records += records
+        self.bytes += size
+        self.calls += 1
+        self.errors += errors
+
+    def took(self, milliseconds: float) -> None:
+        self.recent.append(milliseconds)
+        if len(self.recent) >= FOLDED_VALUES:
+            self._fold(self._new_sketch)
 
     def latencies(self, new_sketch: NewSketch) -> bytes:
-        """All of them as a sketch; empty for none."""
         if self.recent:
-            self.fold(new_sketch)
-        return b"" if self.sketch is None else self.sketch.written()
+            self._fold(new_sketch)
+        return b"" if self._sketch is None else self._sketch.written()
+
+    def _fold(self, new_sketch: NewSketch) -> None:
+        if self._sketch is None:
+            self._sketch = new_sketch()
+        self._sketch.fold(self.recent)
+        self.recent = array("f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +137,14 @@ class Interval:
 class Counts:
     """See above."""
 
-    __slots__ = ("_most", "_new_sketch", "_overflowed", "_start", "_tallies", "receipts")
+    __slots__ = ("_most", "_new_sketch", "_start", "_tallies", "new_tally", "receipts")
 
     def __init__(self, new_sketch: NewSketch, start: datetime, most: int = MOST_COMBINATIONS) -> None:
         self._new_sketch = new_sketch
         self._start = start
         self._most = most
         self._tallies: dict[Key, Tally] = {}
-        self._overflowed = 0
+        self.new_tally: Callable[[NewSketch], Tally] = PlainTally
         self.receipts = Receipts()
 
     def count(
@@ -116,33 +152,31 @@ class Counts:
     ) -> None:
         """Adds a call to a combination. `milliseconds`: how long it took, where that is known; `errors`: 1 if it has
         failed, or a part of it."""
-        tally = self._tallies.get(who)
-        if tally is None:
-            tally = self._begun(who)
-        tally.records += records
-        tally.bytes += size
-        tally.calls += 1
-        tally.errors += errors
+        tally = self.of(who)
+        tally.add(records, size, errors)
         if milliseconds is not None:
-            recent = tally.recent
-            recent.append(milliseconds)
-            if len(recent) >= FOLDED_VALUES:
-                tally.fold(self._new_sketch)
+            tally.took(milliseconds)
 
-    def _begun(self, who: Key) -> Tally:
-        if len(self._tallies) >= self._most:
-            self._overflowed += 1
-            who = OVERFLOW
+    def of(self, who: Key) -> Tally:
+        """The tally of a combination in the interval that goes on; that of `OVERFLOW` if it finds no room."""
         tally = self._tallies.get(who)
         if tally is None:
-            tally = self._tallies[Combination._make(who)] = Tally()
+            if len(self._tallies) >= self._most:
+                who = OVERFLOW
+            tally = self._tallies.get(who)
+            if tally is None:
+                tally = self._tallies[Combination._make(who)] = self.new_tally(self._new_sketch)
         return tally
 
     def take(self, end: datetime) -> Interval:
         """The interval that ends now; the next one begins. A clock that was put back makes it short, not negative."""
         start, receipts = min(self._start, end), self.receipts.take()
-        taken = Interval(start, end, self._tallies, self._overflowed, receipts)  # type: ignore[arg-type]  # made by _begun
-        self._start, self._tallies, self._overflowed = end, {}, 0
+        overflow = self._tallies.get(OVERFLOW)
+        overflowed = 0 if overflow is None else overflow.calls
+        taken = Interval(start, end, self._tallies, overflowed, receipts)  # type: ignore[arg-type]  # made by `of`
+        for tally in self._tallies.values():
+            tally.ended = True
+        self._start, self._tallies = end, {}
         return taken
 
     def __len__(self) -> int:

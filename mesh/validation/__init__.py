@@ -5,12 +5,13 @@ Control decides by it which rules are possible, and gateways check batches by it
 
 from mesh.validation.checks import Batch, Breach, Fault, Record, breach, record_fault
 from mesh.validation.policy import Policy
-from mesh.validation.rule import Compression, Key, Mode, Rule, ValueSchema
+from mesh.validation.rule import Compression, Content, Key, Mode, Rule, ValueSchema
 
 __all__ = [
     "Batch",
     "Breach",
     "Compression",
+    "Content",
     "Fault",
     "Key",
     "Mode",

@@ -49,8 +49,6 @@ class Record(NamedTuple):
     header_names: frozenset[bytes]
     size: int
     """In bytes, not compressed."""
-    schema_fault: str | None = None
-    """Why its value names no schema that the rule takes, if the rule asks for one."""
 
 
 def breach(rule: Rule, batch: Batch, now_ms: int) -> Breach | None:
@@ -61,7 +59,7 @@ def breach(rule: Rule, batch: Batch, now_ms: int) -> Breach | None:
 
 
 def record_fault(rule: Rule, record: Record) -> str | None:
-    """The first condition of the rule that the record breaks, in words."""
+    """The first condition of the rule, but for those about its value, that the record breaks, in words."""
     if rule.key is Key.REQUIRED and not record.has_key:
         return "the record has no key, and a key is required"
     if rule.key is Key.FORBIDDEN and record.has_key:
@@ -73,8 +71,6 @@ def record_fault(rule: Rule, record: Record) -> str | None:
             return f"the record lacks header {name!r}"
     if 0 < rule.max_record_bytes < record.size:
         return f"the record has {record.size} bytes, and {rule.max_record_bytes} are possible"
-    if rule.value_schema is not None and record.has_value:
-        return record.schema_fault
     return None
 
 

@@ -6,11 +6,12 @@ from typing import Final
 
 from mesh.rpc import validation
 from mesh.validation.policy import Policy
-from mesh.validation.rule import Compression, Key, Mode, Rule, ValueSchema
+from mesh.validation.rule import Compression, Content, Key, Mode, Rule, ValueSchema
 
 _MODES: Final = {
     validation.VALIDATION_MODE_ENFORCE: Mode.ENFORCE,
     validation.VALIDATION_MODE_OBSERVE: Mode.OBSERVE,
+    validation.VALIDATION_MODE_MARK: Mode.MARK,
 }
 _MODE_NUMBERS: Final = {mode: number for number, mode in _MODES.items()}
 _COMPRESSIONS: Final = {
@@ -30,6 +31,13 @@ _SCHEMAS: Final = {
     validation.SCHEMA_CONDITION_ANY: ValueSchema.ANY,
     validation.SCHEMA_CONDITION_SUBJECT: ValueSchema.SUBJECT,
 }
+_CONTENTS: Final = {
+    "by_named_schema": Content.NAMED,
+    "json_of_subject": Content.SUBJECT,
+    "json_schema": Content.GIVEN,
+}
+"""By the names of the fields."""
+_CONTENT_FIELDS: Final = {content: name for name, content in _CONTENTS.items()}
 _SCHEMA_NUMBERS: Final = {schema: number for number, schema in _SCHEMAS.items()}
 _KEY_NUMBERS: Final = {key: number for number, key in _KEYS.items()}
 _COMPRESSION_NUMBERS: Final = {compression: number for number, compression in _COMPRESSIONS.items()}
@@ -56,6 +64,7 @@ def rule_from_proto(message: validation.ValidationRule) -> Rule:
         raise UnknownValidationError(f"rule {message.rule_id!r} says something that this release does not know")
     is_prefix = message.WhichOneof("topics") == "topic_prefix"
     has_after = message.HasField("message_timestamp_after_max_ms")
+    content = message.WhichOneof("value_content")
     return Rule(
         rule_id=message.rule_id,
         name=message.topic_prefix if is_prefix else message.topic,
@@ -72,6 +81,9 @@ def rule_from_proto(message: validation.ValidationRule) -> Rule:
         max_record_bytes=message.max_record_bytes,
         value_schema=_SCHEMAS[message.value_schema],
         stores_unchecked=message.stores_unchecked,
+        content=None if content is None else _CONTENTS[content],
+        content_schema=message.json_of_subject or message.json_schema,
+        dead_letter_topic=message.dead_letter_topic,
     )
 
 
@@ -90,8 +102,11 @@ def rule_to_proto(rule: Rule) -> validation.ValidationRule:
         max_record_bytes=rule.max_record_bytes,
         value_schema=_SCHEMA_NUMBERS[rule.value_schema],
         stores_unchecked=rule.stores_unchecked,
+        dead_letter_topic=rule.dead_letter_topic,
     )
     setattr(message, "topic_prefix" if rule.is_prefix else "topic", rule.name)
+    if rule.content is not None:
+        setattr(message, _CONTENT_FIELDS[rule.content], rule.content is Content.NAMED or rule.content_schema)
     return message
 
 

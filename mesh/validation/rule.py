@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Final
+
+LONGEST_SHOWN: Final = 200
+"""Characters of a rule's own schema that its text shows."""
 
 
 class Mode(Enum):
@@ -12,6 +16,8 @@ class Mode(Enum):
 
     ENFORCE = "enforce"
     OBSERVE = "observe"
+    MARK = "mark"
+    """Records that break the rule are stored with a header that says why."""
 
 
 class Compression(IntEnum):
@@ -44,6 +50,17 @@ class ValueSchema(Enum):
     """One of the subject TOPIC-value."""
 
 
+class Content(Enum):
+    """The schema by which each value is valid."""
+
+    NAMED = "named"
+    """The one that the value names."""
+    SUBJECT = "subject"
+    """The latest JSON Schema of a subject: values are JSON without a name of their schema."""
+    GIVEN = "given"
+    """The rule's own JSON Schema."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule. A field with its default is no condition."""
@@ -65,12 +82,26 @@ class Rule:
     value_schema: ValueSchema | None = None
     stores_unchecked: bool = False
     """Batches whose schemas the registry can't tell now are stored."""
+    content: Content | None = None
+    content_schema: str = ""
+    """The subject, or the text of the JSON Schema, as `content` says."""
+    dead_letter_topic: str = ""
+    """Refused records are written there first."""
+
+    @property
+    def asks_registry(self) -> bool:
+        return self.value_schema is not None or self.content in (Content.NAMED, Content.SUBJECT)
 
     @property
     def opens_records(self) -> bool:
         """Whether the header of a batch is not enough to check it."""
         return bool(
-            self.key or self.tombstones_forbidden or self.required_headers or self.max_record_bytes or self.value_schema
+            self.key
+            or self.tombstones_forbidden
+            or self.required_headers
+            or self.max_record_bytes
+            or self.value_schema
+            or self.content
         )
 
     def matches(self, topic: str) -> bool:
@@ -100,10 +131,18 @@ class Rule:
             yield f"header {name!r} is required"
         if self.max_record_bytes:
             yield f"a record has at most {self.max_record_bytes} bytes"
+        away = " (stored while the registry is away)" if self.stores_unchecked else ""
         if self.value_schema is not None:
             of_subject = " of subject TOPIC-value" if self.value_schema is ValueSchema.SUBJECT else ""
-            away = " (stored while the registry is away)" if self.stores_unchecked else ""
             yield f"a value names a registered schema{of_subject}{away}"
+        match self.content:
+            case Content.NAMED:
+                yield f"a value is valid by the schema that it names{away}"
+            case Content.SUBJECT:
+                yield f"a value is JSON by the latest schema of subject {self.content_schema!r}{away}"
+            case Content.GIVEN:
+                shown, more = self.content_schema[:LONGEST_SHOWN], self.content_schema[LONGEST_SHOWN:]
+                yield f"a value is JSON by the schema {shown}{'…' if more else ''}"
 
     @property
     def topics(self) -> str:
@@ -113,4 +152,5 @@ class Rule:
         return f"topics {self.name!r}*" if self.name else "every topic"
 
     def __str__(self) -> str:
-        return f"{self.rule_id} ({self.mode.value}): for {self.topics} {', '.join(self.conditions)}"
+        letters = f"; dead letters in topic {self.dead_letter_topic!r}" if self.dead_letter_topic else ""
+        return f"{self.rule_id} ({self.mode.value}): for {self.topics} {', '.join(self.conditions)}{letters}"

@@ -50,6 +50,7 @@ DEFAULT_HISTORY = 20
 @click.option("--quotas", is_flag=True, help="Only about quotas of clients.")
 @click.option("--validation", is_flag=True, help="Only about rules of validation.")
 @click.option("--tenants", is_flag=True, help="Only about tenants.")
+@click.option("--listeners", is_flag=True, help="Only about listeners of gateways.")
 @click.option("--protection", is_flag=True, help="Only about rules of protection.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
@@ -81,6 +82,7 @@ def history(
     validation: bool,
     tenants: bool,
     protection: bool,
+    listeners: bool,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -107,6 +109,7 @@ def history(
         ("validation", validation),
         ("tenants", tenants),
         ("protection", protection),
+        ("listeners", listeners),
     )
     names += [name for name, asked in policies if asked]
     given = [*names, *([] if topic is None else [topic])]

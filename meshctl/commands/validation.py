@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final, TextIO
+
 import click
 
 from mesh.rpc import validation as pb
 from mesh.validation.codec import rule_to_proto
-from mesh.validation.rule import Compression, Key, Mode, Rule, ValueSchema
+from mesh.validation.rule import Compression, Content, Key, Mode, Rule, ValueSchema
 from mesh.validation.words import change_text, rule_text
 from meshctl.policy_calls import at_option, make_changes, reason_option, show_list, topics_of
 from meshctl.session import Command, Group, Session, pass_session
+
+LONGEST_FILE: Final = 100_000
+"""Characters of a JSON Schema that are read; control takes fewer, and says so."""
 
 
 @click.group(cls=Group)
@@ -59,6 +64,21 @@ def validation() -> None:
 @click.option(
     "--store-unchecked", is_flag=True, help="Store batches whose schemas the registry can't tell now; else refuse them."
 )
+@click.option(
+    "--by-named-schema",
+    is_flag=True,
+    help="Values are valid by the schema that they name: Avro, JSON Schema, Protobuf.",
+)
+@click.option(
+    "--json-of-subject", metavar="SUBJECT", help="Values are JSON, valid by the subject's latest JSON Schema."
+)
+@click.option(
+    "--json-schema",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    help="Values are JSON, valid by this JSON Schema.",
+)
+@click.option("--dead-letter-topic", metavar="TOPIC", help="Refused records are written to this topic first.")
 @click.option("--max-record-bytes", type=click.IntRange(min=1), help="The largest record, not compressed.")
 @reason_option
 @pass_session
@@ -79,6 +99,10 @@ def set_(
     max_record_bytes: int | None,
     value_schema: str | None,
     store_unchecked: bool,
+    by_named_schema: bool,
+    json_of_subject: str | None,
+    json_schema: TextIO | None,
+    dead_letter_topic: str | None,
     reason: str,
 ) -> None:
     """Set RULE: its topics and all its conditions. A rule that is there is replaced.
@@ -87,8 +111,10 @@ def set_(
     Examples:
       meshctl validation set small --topic orders --compression-type zstd --max-message-bytes 262144
       meshctl validation set safe --topic-prefix payments. --acks-all --enable-idempotence --mode observe
+      meshctl validation set whole --topic orders --by-named-schema
     """
     name, is_prefix = topics_of(topic, topic_prefix)
+    content, content_schema = _content(by_named_schema, json_of_subject, json_schema)
     rule = Rule(
         rule_id=rule_id,
         name=name,
@@ -105,6 +131,9 @@ def set_(
         max_record_bytes=max_record_bytes or 0,
         value_schema=None if value_schema is None else ValueSchema(value_schema),
         stores_unchecked=store_unchecked,
+        content=content,
+        content_schema=content_schema,
+        dead_letter_topic=dead_letter_topic or "",
     )
     if not rule.conditions:
         raise click.UsageError("name a condition, --compression-type for example")
@@ -154,6 +183,16 @@ def explain(session: Session, topic: str, at_revision: int | None) -> None:
     """
     request = pb.ListValidationRulesRequest(topic=topic, at_revision=at_revision or 0)
     _show(session, request, f"No rule counts for topic {topic!r}: its records are not validated")
+
+
+def _content(by_named_schema: bool, subject: str | None, file: TextIO | None) -> tuple[Content | None, str]:
+    if by_named_schema + (subject is not None) + (file is not None) > 1:
+        raise click.UsageError("name one of --by-named-schema, --json-of-subject and --json-schema")
+    if subject is not None:
+        return Content.SUBJECT, subject
+    if file is not None:
+        return Content.GIVEN, file.read(LONGEST_FILE)
+    return (Content.NAMED if by_named_schema else None), ""
 
 
 def _show(session: Session, request: pb.ListValidationRulesRequest, empty: str) -> None:

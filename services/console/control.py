@@ -17,6 +17,7 @@ from mesh.rpc import (
     grants_grpc,
     instances_grpc,
     lineage_grpc,
+    listeners_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
@@ -66,6 +67,7 @@ class Stubs:
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(channel)
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(channel)
         self.quotas = quotas_grpc.QuotaServiceStub(channel)
+        self.listeners = listeners_grpc.ListenerServiceStub(channel)
         self.tenants = tenants_grpc.TenantServiceStub(channel)
         self.clients = clients_grpc.ClientServiceStub(channel)
         self.pipelines = pipelines_grpc.PipelineServiceStub(channel)

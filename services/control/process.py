@@ -23,6 +23,7 @@ from mesh.rpc import (
     instances_grpc,
     kafka_changes_grpc,
     lineage_grpc,
+    listeners_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
@@ -60,6 +61,7 @@ from services.control.api.instance_service import InstanceService
 from services.control.api.kafka_change_service import KafkaChangeService
 from services.control.api.lag_answers import LagAnswers
 from services.control.api.lineage_service import LineageService
+from services.control.api.listener_service import ListenerService
 from services.control.api.member_report_service import MemberReportService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
@@ -268,6 +270,7 @@ class Control:
             (protection_grpc, ProtectionService(journal, members.routers_below)),
             (validation_grpc, ValidationService(journal, members.routers_below)),
             (tenants_grpc, TenantService(journal, members.routers_below)),
+            (listeners_grpc, ListenerService(journal, members)),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),
         )

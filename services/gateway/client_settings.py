@@ -7,18 +7,15 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from mesh.connection_security import Mechanism
+from mesh.listeners import Certificates, Security, name_rules
 from mesh.server_certificate import TlsFiles, load
-from mesh.settings import AddressList, WordList, refuse_open_door
+from mesh.settings import AddressList, WordList
 from mesh.tokens.issuers import TokenBounds
 from mesh.user_files import read_users
-from services.gateway.authentication.certificate_names import name_rules
 from services.gateway.authentication.client_tokens import ClientIssuer
-from services.gateway.downstream.entrance import PASSWORDS, Proofs
-from services.gateway.listeners import Certificates, Listener, ListenList, Security, listeners
-
-READABLE = (Mechanism.PLAIN.value, Mechanism.OAUTHBEARER.value)
-"""Mechanisms whose secret anyone on the way could read without TLS."""
+from services.gateway.downstream.entrance import Proofs
+from services.gateway.listeners import Listener, ListenList, listeners
+from services.gateway.wanted_listeners import PASSWORDS, Means
 
 
 class AuthenticationSettings(TokenBounds):
@@ -28,7 +25,8 @@ class AuthenticationSettings(TokenBounds):
         default=("127.0.0.1:19092",),
         min_length=1,
         description="Where Kafka clients connect, as `HOST:PORT` or `SECURITY://HOST:PORT`, with `PLAINTEXT`, `SSL` "
-        "(or `tls`), `SASL_PLAINTEXT` or `SASL_SSL`; several for several networks.",
+        "(or `tls`), `SASL_PLAINTEXT` or `SASL_SSL`; several for several networks. `NAME=` before it names the "
+        "listener for `meshctl listener`; else it is `listener-1` and so on.",
     )
     advertised: AddressList = Field(
         default=(),
@@ -95,6 +93,13 @@ class AuthenticationSettings(TokenBounds):
         description="Lists of revoked certificates, in PEM, one for each of `TLS_CLIENT_CA`. A certificate whose "
         "authority has no list here, or an outdated one, is refused. The gateway loads the file again when it changes.",
     )
+    listener_drain_s: float = Field(
+        default=30.0,
+        ge=0,
+        le=86_400,
+        description="Seconds for which the connections of a listener that control has closed or changed go on, unless "
+        "their proof counts no more: these end at once. See `docs/how-to/gateway-addresses.md`.",
+    )
     principal_mapping_rules: str = Field(
         default="DEFAULT",
         description="From the name in a client's certificate to its principal: Kafka's `ssl.principal.mapping.rules`.",
@@ -121,8 +126,6 @@ class AuthenticationSettings(TokenBounds):
             if self.tls is None:
                 raise ValueError("listen has a listener by TLS: set tls_certificate and tls_key, files in PEM")
             load(self.tls)
-        elif self.tls_certificate or self.tls_key or self.tls_client_ca:
-            raise ValueError("tls_certificate, tls_key and tls_client_ca are for TLS in listen: tls:// or SASL_SSL://")
         return self
 
     @model_validator(mode="after")
@@ -133,38 +136,31 @@ class AuthenticationSettings(TokenBounds):
 
     @model_validator(mode="after")
     def _clients_can_prove_who_they_are(self) -> Self:
-        offered = {mechanism for listener in self.listeners for mechanism in listener.mechanisms}
-        if offered & PASSWORDS:
-            if self.users_file is None and not self.users_from_control:
-                raise ValueError(
-                    f"users_file: {' and '.join(sorted(offered & PASSWORDS))} need users; set users_file, or "
-                    "users_from_control"
-                )
-            if self.users_file is not None:
-                read_users(self.users_file)
-        if Mechanism.OAUTHBEARER.value in offered and not self.token_issuers:
-            raise ValueError("token_issuers: OAUTHBEARER needs issuers whose tokens count")
+        means = self.means
         for listener in self.listeners:
-            self._check(listener)
+            means.check(listener)
+        if self.users_file is not None and any(PASSWORDS & set(each.mechanisms) for each in self.listeners):
+            read_users(self.users_file)
         return self
 
-    def _check(self, listener: Listener) -> None:
-        if listener.certificates is not Certificates.NONE and self.tls_client_ca is None:
-            raise ValueError(f"tls_client_ca: {listener} asks for certificates; set the authorities that sign them")
-        readable = [each for each in listener.mechanisms if each in READABLE]
-        if readable and not listener.tls and not self.allow_insecure:
-            raise ValueError(
-                f"listen {listener}: everyone on the way could read what clients send with {' and '.join(readable)}; "
-                "use SASL_SSL, or set allow_insecure (KAFKA_MESH_GATEWAY_ALLOW_INSECURE=1) where nobody else is"
-            )
-        harm = "everyone who reaches this address could read and write all topics"
-        place = f"{listener.host}:{listener.port}"
-        refuse_open_door("listen", place, "gateway", safe=self.allow_insecure or listener.asks_who, harm=harm)
+    @property
+    def means(self) -> Means:
+        """The means that this gateway has for its listeners."""
+        has_users = self.users_file is not None or self.users_from_control
+        return Means(
+            self.tls is not None,
+            self.tls_client_ca is not None,
+            has_users,
+            bool(self.token_issuers),
+            self.allow_insecure,
+        )
 
     @property
     def listeners(self) -> list[Listener]:
         """The listeners, with the addresses that their clients get."""
-        found = listeners(self.listen, self.advertised, self.node_ports, self.sasl_mechanisms, self.tls_client_auth)
+        rules = name_rules(self.principal_mapping_rules)
+        asked = self.sasl_mechanisms, self.tls_client_auth, rules
+        found = listeners(self.listen, self.advertised, self.node_ports, *asked)
         if self.tls_client_ca is None or self.tls_client_auth:
             return found
         return [each.asking(Certificates.REQUIRED) if each.security is Security.SSL else each for each in found]
@@ -190,7 +186,6 @@ class AuthenticationSettings(TokenBounds):
 
     @property
     def proofs(self) -> Proofs:
-        rules = name_rules(self.principal_mapping_rules)
         return Proofs(
-            self.users_file, self.users_from_control, self.token_issuers, self, rules, self.sasl_max_session_s or inf
+            self.users_file, self.users_from_control, self.token_issuers, self, self.sasl_max_session_s or inf
         )

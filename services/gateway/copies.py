@@ -26,6 +26,7 @@ MODULES: Final = (
     "frame_stream",
     *(f"wire.scanner.walks.{walk}" for walk in WALKS),
     "wire.scanner.fetch_join",
+    "requests.traffic.tally",
     "requests.records.produce_routes",
     "requests.records.trace_contexts",
     "requests.records.fetch_routes",

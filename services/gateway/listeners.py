@@ -1,7 +1,8 @@
 """The listeners of the gateway and their advertised addresses: read from settings, checked, without I/O.
 
 A listener says how its clients prove who they are: `SECURITY://HOST:PORT`, with Kafka's names of the four protocols.
-Without a name it is PLAINTEXT; `tls://` is SSL.
+Without one of these it is PLAINTEXT; `tls://` is SSL. `NAME=` before this names the listener, so that control can
+decide about it; otherwise its name is `listener-` and its number.
 
 A listener has one address for everybody. Besides, it may have a port for each virtual node (`NODE_PORTS`). Over TLS it
 may instead have a host for each (`{node}` in its advertised host; the client names the host in its hello, SNI).
@@ -10,14 +11,13 @@ may instead have a host for each (`{node}` in its advertised host; the client na
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import zip_longest
 from typing import Annotated, Final
 
 from pydantic import AfterValidator
 from pydantic_settings import NoDecode
 
-from mesh.connection_security import Mechanism
+from mesh.listeners import MECHANISMS, USUAL_MECHANISMS, Certificates, NameRule, Security
 from mesh.routing import FIRST_CLUSTER_NODE_ID
 from mesh.settings import Split, host_port
 from services.gateway.requests.nodes import NODE_PLACEHOLDER, Advertised, NodePorts
@@ -30,40 +30,12 @@ MAX_NODE_PORTS: Final = 1000
 HIGHEST_PORT: Final = 65_535
 _RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 _NAMED = re.compile(r"(\d{1,5})=(\d{1,5})")
-
-
-class Security(Enum):
-    """Kafka's `security.protocol`."""
-
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def tls(self) -> bool:
-        return self in (Security.SSL, Security.SASL_SSL)
-
-    @property
-    def sasl(self) -> bool:
-        return self in (Security.SASL_PLAINTEXT, Security.SASL_SSL)
-
-
-class Certificates(Enum):
-    """Whether clients show certificates: Kafka's `ssl.client.auth`."""
-
-    NONE = "none"
-    REQUESTED = "requested"
-    REQUIRED = "required"
-
-
-MECHANISMS: Final = (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256, Mechanism.OAUTHBEARER, Mechanism.PLAIN)
-USUAL_MECHANISMS: Final = f"{Mechanism.SCRAM_SHA_512.value} {Mechanism.SCRAM_SHA_256.value}"
+LISTENER_NAME: Final = re.compile(r"[a-z0-9-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One of `LISTEN`."""
+    """One of `LISTEN`, or one that control has decided."""
 
     host: str
     port: int
@@ -72,6 +44,9 @@ class Listener:
     mechanisms: tuple[str, ...] = ()
     """How clients may log in."""
     certificates: Certificates = Certificates.NONE
+    name: str = ""
+    rules: tuple[NameRule, ...] = (NameRule(),)
+    """From names in certificates to principals."""
 
     @property
     def tls(self) -> bool:
@@ -88,6 +63,11 @@ class Listener:
         yield self.port, None
         yield from self.advertised.node_ports.by_port.items()
 
+    @property
+    def places_there(self) -> tuple[str, tuple[tuple[int, int | None], ...]]:
+        """The addresses on which it listens."""
+        return self.host, tuple(self.places)
+
     def asking(self, certificates: Certificates) -> "Listener":
         return replace(self, certificates=certificates)
 
@@ -97,18 +77,21 @@ class Listener:
 
 
 def listen_address(value: str) -> str:
-    """`host:port` or `security://host:port`, checked."""
+    """`host:port` or `security://host:port`, maybe with `name=` before it, checked."""
+    name, separator, _ = value.rpartition("=")
+    if separator and not LISTENER_NAME.fullmatch(name):
+        raise ValueError(f"{value!r}: {name[:63]!r} is no name of a listener: 1 to 63 characters of [a-z0-9-]")
     _security(value)
     host_port(_place(value))
     return value
 
 
 def _place(value: str) -> str:
-    return value.rpartition("://")[2]
+    return value.rpartition("=")[2].rpartition("://")[2]
 
 
 def _security(value: str) -> Security:
-    scheme, separator, _ = value.rpartition("://")
+    scheme, separator, _ = value.rpartition("=")[2].rpartition("://")
     if not separator:
         return Security.PLAINTEXT
     try:
@@ -128,8 +111,12 @@ def listeners(
     node_ports: Sequence[str],
     mechanisms: Sequence[str] = (),
     certificates: Sequence[str] = (),
+    rules: tuple[NameRule, ...] = (NameRule(),),
 ) -> list[Listener]:
     """ValueError says what is wrong with which of them."""
+    names = [each.rpartition("=")[0] or f"listener-{number}" for number, each in enumerate(listen, 1)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"listen names two listeners alike: {', '.join(names)}")
     for name, told in (("advertised", advertised), ("node_ports", node_ports)):
         if told and len(told) != len(listen):
             raise ValueError(f"{name} names {len(told)} addresses for {len(listen)} of listen: give as many, or none")
@@ -141,8 +128,10 @@ def listeners(
     by_login = _for_each("sasl_mechanisms", mechanisms, len(listen))
     by_certificate = _for_each("tls_client_auth", certificates, len(listen))
     return [
-        replace(each, mechanisms=_mechanisms(each, named), certificates=_certificates(each, asked))
-        for each, named, asked in zip(found, by_login, by_certificate, strict=True)
+        replace(
+            each, name=name, mechanisms=_mechanisms(each, named), certificates=_certificates(each, asked), rules=rules
+        )
+        for each, name, named, asked in zip(found, names, by_login, by_certificate, strict=True)
     ]
 
 
@@ -178,16 +167,20 @@ def _certificates(listener: Listener, asked: str | None) -> Certificates:
 def _listener(here: str, there: str, ports: str) -> Listener:
     host, port = host_port(_place(here))
     security = _security(here)
-    is_tls = security.tls
-    told_host, told_port = host_port(there)
-    if NODE_PLACEHOLDER in told_host and not is_tls:
+    return Listener(host, port, security, advertised_of(there, security, _node_ports(ports)))
+
+
+def advertised_of(there: str, security: Security, ports: NodePorts) -> Advertised:
+    """The advertised address of a listener of this security; ValueError if clients could not use it."""
+    host, port = host_port(there)
+    if NODE_PLACEHOLDER in host and not security.tls:
         way_out = f"listen there with {TLS_SCHEME}, or give each node a port (node_ports)"
         raise ValueError(f"advertised {there!r} has a host for each node, which only TLS can tell apart: {way_out}")
-    if re.search(r"[{}]", told_host.replace(NODE_PLACEHOLDER, "", 1)):
+    if re.search(r"[{}]", host.replace(NODE_PLACEHOLDER, "", 1)):
         raise ValueError(f"advertised {there!r}: {NODE_PLACEHOLDER} may stand there once, and nothing else in braces")
-    if NODE_PLACEHOLDER in told_host and ports != NO_PORTS:
+    if NODE_PLACEHOLDER in host and ports != NodePorts():
         raise ValueError(f"advertised {there!r} has a host for each node, and node_ports a port: one of them is enough")
-    return Listener(host, port, security, Advertised(told_host, told_port, _node_ports(ports)))
+    return Advertised(host, port, ports)
 
 
 def _node_ports(text: str) -> NodePorts:

@@ -89,7 +89,7 @@ refused_records = Counter(
 )
 observed_records = Counter(
     "kafka_mesh_gateway_observed_records",
-    "Records in batches that break a rule of validation that only observes (mode `observe`); topics as above.",
+    "Records in batches that break a rule of validation and are stored (modes `observe` and `mark`); topics as above.",
     ["topic", "rule"],
 )
 withheld_batches = Counter(
@@ -108,6 +108,24 @@ tls_handshakes = Counter(
     "Handshakes of TLS clients by how far they came: begun (the client said hello), done. A client that "
     "does not trust the certificate, or that lacks its own where the listener asks for one, only begins.",
     ["stage"],
+)
+listener_open = Gauge(
+    "kafka_mesh_gateway_listener_open",
+    "1 while the listener lets clients in; 0 after control has closed it, or while it can't be opened.",
+    ["listener"],
+)
+draining_connections = Gauge(
+    "kafka_mesh_gateway_draining_connections",
+    "Connections of listeners that control has closed or changed, which the gateway ends within `LISTENER_DRAIN_S`.",
+)
+ended_by_listeners = Counter(
+    "kafka_mesh_gateway_connections_ended_by_listeners",
+    "Connections that ended because control has closed or changed their listener: `closed` at once, or `drained`.",
+    ["how"],
+)
+listener_refusals = Counter(
+    "kafka_mesh_gateway_listener_refusals",
+    "Clients that a worker sent away because it has not opened the listener where they came in, or no more.",
 )
 successful_authentications = Counter(
     "kafka_mesh_gateway_successful_authentications",
@@ -154,6 +172,12 @@ token_key_requests = Counter(
     "kafka_mesh_gateway_token_key_requests", "Requests to issuers for their keys: answered, failed.", ["outcome"]
 )
 client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client connections.")
+cut_connections = Counter(
+    "kafka_mesh_gateway_cut_connections",
+    "Client connections that the gateway has ended, by why: idle, stalled (a request did not go on), unread (answers "
+    "were not read), login (no log-in in time).",
+    ["reason"],
+)
 malformed_frames = Counter("kafka_mesh_gateway_malformed_frames", "Client connections closed for what they sent.")
 client_bytes = Counts(
     "kafka_mesh_gateway_client_bytes", "Bytes of frames from (in) and to (out) clients.", ["direction"]
@@ -336,8 +360,8 @@ conversions_waiting = Gauge(
 )
 conversion_seconds = Histogram(
     "kafka_mesh_gateway_conversion_seconds",
-    "How long a conversion took, waiting included: batches_of (Produce), message_sets_of (Fetch), records_breaches "
-    "(rules of validation about records), protected_batches (Produce) or revealed_batches (Fetch).",
+    "How long a conversion took, waiting included: batches_of (Produce), message_sets_of (Fetch), opened_batches "
+    "(rules of validation and protection in Produce) or revealed_batches (Fetch, ShareFetch).",
     ["function"],
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )

@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.schemas.registry import Registry
+from mesh.server_certificate import load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
 from mesh.tracing import TracingSettings
@@ -187,6 +188,13 @@ class GatewaySettings(
         description="Processes that convert records of clients older than 0.11, and open batches for rules about "
         "records, when there is such work.",
     )
+    connections_max_idle_s: float = Field(
+        default=600.0,
+        ge=1,
+        le=86_400,
+        description="Seconds after which the gateway ends the connection of a client that sends no request, as brokers "
+        "do (`connections.max.idle.ms`).",
+    )
     drain_timeout_s: float = Field(
         default=10.0, ge=0, description="Seconds that clients' requests may take to end at a stop."
     )
@@ -196,6 +204,17 @@ class GatewaySettings(
         longest = f"{self.name}-{self.workers}"
         if self.workers > 1 and len(longest) > MOST_NAME_CHARACTERS:
             raise ValueError(f"name: with {self.workers} workers the last one is {longest!r}: more than 100 characters")
+        return self
+
+    @model_validator(mode="after")
+    def _certificates_have_listeners(self) -> Self:
+        """Without TLS in `listen`, control may decide a listener by TLS."""
+        if any(listener.tls for listener in self.listeners):
+            return self
+        if not self.router_addresses and (self.tls_certificate or self.tls_key or self.tls_client_ca):
+            raise ValueError("tls_certificate, tls_key and tls_client_ca are for TLS in listen: tls:// or SASL_SSL://")
+        if self.tls is not None:
+            load(self.tls)
         return self
 
     @model_validator(mode="after")

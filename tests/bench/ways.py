@@ -7,6 +7,7 @@ the same broker.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import psutil
 from local.readiness import HttpReady, KafkaReady, TcpReady
 from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import last_table
-from tests.bench.middles import cpu_s, running
+from tests.bench.middles import ROOT, cpu_s, running
 from tests.bench.wire.programs import Programs
 from tests.clients import maven
 from tests.fixtures.ports import free_block
@@ -73,6 +74,7 @@ def gateway_of(
     folder: Path,
     name: str = "gateway",
     environment: Mapping[str, str] | None = None,
+    sources: Path = ROOT,
 ) -> Iterator[Way]:
     """The gateway by itself, with this table on disk, and these settings beside the usual ones."""
     state = folder / "gateway"
@@ -81,7 +83,9 @@ def gateway_of(
     listens = {"LISTEN": f"127.0.0.1:{port}", "METRICS_LISTEN": f"127.0.0.1:{port + 1}", "STATE_DIR": str(state)}
     settings = {f"KAFKA_MESH_GATEWAY_{key}": value for key, value in {**listens, **(environment or {})}.items()}
     ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
-    with running([sys.executable, "-m", "services.gateway"], folder / "gateway.log", ready, settings) as process:
+    settings["PYTHONPATH"] = f"{sources}{os.pathsep}{ROOT}"
+    command = [sys.executable, "-m", "services.gateway"]
+    with running(command, folder / "gateway.log", ready, settings, sources) as process:
         yield Way(name, f"127.0.0.1:{port}", process)
 
 

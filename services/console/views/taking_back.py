@@ -1,4 +1,6 @@
-"""The way back from a decision about ACLs, their mode, quotas, tenants, grants or subscriptions, as a new decision."""
+"""The way back from a decision about a policy, as a new decision: ACLs, their mode, quotas, tenants, listeners, grants,
+subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,13 @@ from typing import Any
 from google.protobuf.message import Message
 
 from mesh.acls import words as acl_words
+from mesh.listeners.words import change_text as listener_text
 from mesh.quotas.words import change_text
-from mesh.rpc import acls, admin, events, grants, quotas, subscriptions, tenants
+from mesh.rpc import acls, admin, events, grants, listeners, quotas, subscriptions, tenants
 from mesh.tenants.words import change_text as tenant_text
 from services.console.asking import Ask, change, wrong
 from services.console.parts import Moved, Notice, Page, Part, Table, Tone
+from services.console.views.listeners import listeners_at
 from services.console.views.policies import exactly
 from services.console.views.tenants import tenants_at
 
@@ -20,7 +24,14 @@ LAST = 1000
 """Decisions among which the page looks."""
 REVERTED = frozenset({"role_granted", "role_revoked", "subscription_declared", "subscription_withdrawn"})
 """Decisions that a revert to an earlier revision takes back, with all later ones of their kind."""
-TAKEN_BACK = frozenset({"acls_created", "acls_deleted", "acl_mode_set", "quotas_changed", "tenants_changed"}) | REVERTED
+TAKEN_BACK = REVERTED | {
+    "acls_created",
+    "acls_deleted",
+    "acl_mode_set",
+    "listeners_changed",
+    "quotas_changed",
+    "tenants_changed",
+}
 
 
 async def event_of(ask: Ask, revision: int) -> events.Event | None:
@@ -79,6 +90,14 @@ async def _way(ask: Ask) -> tuple[Any, Message, Sequence[str], bool]:
             ]
             request = tenants.ChangeTenantsRequest(changes=of_tenants, reason=reason, request_id=request_id)
             return stubs.tenants.ChangeTenants, request, [tenant_text(each) for each in of_tenants], False
+        case "listeners_changed":
+            before_it = await listeners_at(ask, revision - 1)
+            of_listeners = [
+                listeners.ListenerChange(name=each.name, listener=before_it.get(each.name))
+                for each in found.listeners_changed.changes
+            ]
+            request = listeners.ChangeListenersRequest(changes=of_listeners, reason=reason, request_id=request_id)
+            return stubs.listeners.ChangeListeners, request, [listener_text(each) for each in of_listeners], False
         case "role_granted" | "role_revoked":
             request = grants.RevertGrantsRequest(to_revision=revision - 1, reason=reason, request_id=request_id)
             return stubs.access.RevertGrants, request, [f"the grants of revision {revision - 1:,}"], True
@@ -89,7 +108,9 @@ async def _way(ask: Ask) -> tuple[Any, Message, Sequence[str], bool]:
             sentence = f"the subscriptions of revision {revision - 1:,}"
             return stubs.subscriptions.RevertSubscriptions, request, [sentence], True
         case _:
-            raise wrong("revision", f"{revision} is no decision about ACLs, quotas, tenants, grants or subscriptions")
+            raise wrong(
+                "revision", f"{revision} is no decision about ACLs, quotas, tenants, listeners, grants or subscriptions"
+            )
 
 
 async def _before(ask: Ask, of: quotas.QuotaChange, revision: int) -> quotas.QuotaChange:

@@ -13,6 +13,7 @@ from mesh.rpc import (
     admin,
     grants,
     instances,
+    listeners,
     proposals,
     protection,
     quotas,
@@ -28,6 +29,7 @@ from services.control.api.bounds import LONGEST
 from services.control.domain.access.grants import stream_of
 from services.control.domain.acls.acls import ACLS
 from services.control.domain.change_control.approvals import APPROVALS
+from services.control.domain.listeners.listeners import LISTENERS
 from services.control.domain.protection.rules import PROTECTION
 from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.sidecars.instances import name_of
@@ -110,6 +112,8 @@ def _resource(request: Message) -> str:
             return VALIDATION
         case tenants.ChangeTenantsRequest() | tenants.ListTenantsRequest() | tenants.ExplainTenantRequest():
             return TENANTS
+        case listeners.ChangeListenersRequest() | listeners.ListListenersRequest():
+            return LISTENERS
         case protection.ChangeProtectionRulesRequest() | protection.ListProtectionRulesRequest():
             return PROTECTION
         case record_rules.CreateRecordRuleRequest():

@@ -13,6 +13,7 @@ from services.control.decisions.past.revisions import Past
 from services.control.decisions.rules.questions import ClusterQuestions
 from services.control.domain.acls.acls import ACLS
 from services.control.domain.errors import InvalidField
+from services.control.domain.listeners.listeners import LISTENERS
 from services.control.domain.past.history import Entry
 from services.control.domain.past.revisions import Differences, Moved, differences, moved_topics
 from services.control.domain.protection.rules import PROTECTION
@@ -133,14 +134,14 @@ WITH_HISTORY = (
 
 def _stream(name: str) -> str:
     """The stream that holds the decisions about a resource."""
-    if name in (ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION):
+    if name in (ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION, LISTENERS):
         return name
     collection, _, identifier = name.partition("/")
     if collection not in WITH_HISTORY or not identifier:
         raise InvalidField(
             "name",
             f"{name!r} has no history: ask for rules/ID, clusters/NAME, recordrules/ID, acls, quotas, validation or "
-            "tenants, protection, or for a topic",
+            "tenants, protection, listeners, or for a topic",
         )
     return name
 

@@ -16,6 +16,7 @@ from services.control.domain.change_control.approvals import APPROVALS
 from services.control.domain.change_control.freezing import FREEZE_STREAM
 from services.control.domain.change_control.proposals import PROPOSALS, Proposals, fold_proposals
 from services.control.domain.change_control.schedules import SCHEDULES
+from services.control.domain.listeners.listeners import LISTENERS
 from services.control.domain.protection.rules import PROTECTION
 from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.records.rule_set import RecordRuleSet
@@ -210,7 +211,7 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION, f"{TOPIC_MOVES}/", APPROVALS,
-        f"{PROPOSALS}/", f"{OWNERS}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION, LISTENERS, f"{TOPIC_MOVES}/",
+        APPROVALS, f"{PROPOSALS}/", f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

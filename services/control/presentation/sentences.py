@@ -16,6 +16,7 @@ from services.control.domain.past.history import Home
 from services.control.presentation import (
     acls,
     approvals,
+    listeners,
     protection,
     quotas,
     replays,
@@ -297,6 +298,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "quotas_changed": lambda event, _: quotas.changed(event),
     "validation_rules_changed": lambda event, _: validation.changed(event),
     "tenants_changed": lambda event, _: tenants.changed(event),
+    "listeners_changed": lambda event, _: listeners.changed(event),
     "protection_rules_changed": lambda event, _: protection.changed(event),
     "approval_policy_set": lambda event, _: approvals.policy_set(event),
     "cluster_updated": _cluster_updated,

@@ -22,7 +22,8 @@ from services.control.store.database import Database
 AGGREGATES = (
     "stream <> 'rules' and stream not like 'instances/%' and stream not like 'members/%' "
     "and stream not like 'schedules/%' and stream not like 'replays/%' and stream not like 'access/%' "
-    "and stream not like 'users/%' and stream not in ('acls', 'protection', 'quotas', 'tenants', 'validation')"
+    "and stream not like 'users/%' "
+    "and stream not in ('acls', 'listeners', 'protection', 'quotas', 'tenants', 'validation')"
 )
 """Streams whose last events hold all of their state. An index covers these, and those of access, users and policies."""
 NO_DECISIONS = ("rollout_switched", "rollout_aborted", "replay_progressed")

@@ -21,13 +21,13 @@ cdef class ClientConnection(FrameStream):
     cdef public Count _client_in, _client_out
     cdef public FetchForwarder _fetches
     cdef public Forwarder _forwarder
-    cdef public object _advertised, _asked_node, _connections, _entrance, _follower, _gate, _introduction, _lanes, _mesh
+    cdef public object _asked_node, _connections, _follower, _gate, _introduction, _lanes, _mesh
     cdef public object _now, _queue, _reading, _slots
     cdef public RequestTracing _tracing
     cdef public Quotas _quotas
     cdef public Toll _toll
     cdef public Turns _turns
-    cdef public object session
+    cdef public object entrance, session
 
     @cython.locals(header=headers.RequestHeader, toll=Toll, now=double)
     cpdef frame_received(self, object frame, bint owned)

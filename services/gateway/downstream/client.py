@@ -15,12 +15,13 @@ Theory of operation
 
 import asyncio
 import time
+import weakref
 from collections.abc import Sequence
 
 import structlog
 
 from services.gateway import metrics
-from services.gateway.downstream.entrance import OPEN, Entrance
+from services.gateway.downstream.entrance import Entrance
 from services.gateway.downstream.fetch_forwarding import FetchForwarder
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
 from services.gateway.downstream.forwarding import Forwarder
@@ -41,7 +42,6 @@ from services.gateway.requests.failures import is_failure
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
 from services.gateway.requests.mesh.api_versions import unsupported_version
-from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, MeshView, RawResponse, Request
 from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.lanes import Lanes
@@ -62,12 +62,10 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     """See above."""
 
     __slots__ = (
-        "_advertised",
         "_asked_node",
         "_client_in",
         "_client_out",
         "_connections",
-        "_entrance",
         "_fetches",
         "_follower",
         "_forwarder",
@@ -84,6 +82,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         "_toll",
         "_tracing",
         "_turns",
+        "entrance",
         "session",
     )
 
@@ -91,10 +90,9 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self,
         mesh: Mesh,
         connections: "set[ClientConnection]",
-        advertised: Advertised,
+        entrance: Entrance,
         asked_node: AskedNode = lambda _: None,
         introduction: Introduction | None = None,
-        entrance: Entrance = OPEN,
     ) -> None:
         """`introduction`: who the client is, where another worker has its connection."""
         super().__init__(mesh.limits.max_frame_bytes)
@@ -104,10 +102,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._mesh, self._tracing = mesh, mesh.tracing
         self._most_requests = mesh.limits.max_requests
         self._connections = connections
-        self._advertised = advertised
-        self._asked_node = asked_node
-        self._introduction = introduction
-        self._entrance = entrance
+        self._asked_node, self._introduction, self.entrance = asked_node, introduction, entrance
         self._gate: Gate | None = None
         """None: the client may send requests, for as long as it likes."""
         self._lanes = Lanes(self.session, on_congestion=self._upstream_congestion, on_unheard=self._unheard)
@@ -134,7 +129,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self.session.calls.begin(time.time())
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
-            self._gate = gate_for(self, self._entrance, self._transport)
+            self._gate = gate_for(self, self.entrance, self._transport)
         if self._introduction is not None:
             self._introduction.apply(self.session)
         self._connections.add(self)
@@ -145,6 +140,12 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self.bound_frames(LEAST_FRAME_BYTES, self._mesh.limits.max_frame_bytes)
         if for_good and self._gate is not None:
             self._gate = None
+
+    def goes_on_at(self, entrance: Entrance) -> None:
+        """The listener has another policy, by which the client could have come in just so."""
+        self.entrance, self.session.listener = entrance, entrance.listener
+        if self._gate is not None:
+            self._gate.follow(entrance)
 
     def queued(self, header: RequestHeader) -> Slot:
         slot = Slot(header, None, None, 0, began=self._now())
@@ -261,7 +262,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._drain_and_close("request not served")
 
     def view(self, header: RequestHeader) -> MeshView:
-        return self._mesh.view(self.session, self._advertised, self._follower.view(header.client_id))
+        return self._mesh.view(self.session, self.entrance.of.advertised, self._follower.view(header.client_id))
 
     # --- answers -------------------------------------------------------------------------------------------------
 
@@ -383,6 +384,9 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """After the client has gone: Produce goes on in its order until none is left."""
         if not self._queue:
             self._lanes.close("the client is gone")
+            self._gate, loose = None, weakref.proxy(self)  # no cycle is left, so no collector has to free it
+            for part in (self._slots, self._reading, self._forwarder, self._fetches, self._turns, self._turns.sharing):
+                part.client = loose
 
     def who(self) -> dict[str, str | None]:
         session = self.session

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from mesh.rpc import admin, clients, discovery
 from services.gateway.downstream.answers import Answers
 from services.gateway.downstream.client import ClientConnection
-from services.gateway.downstream.tables import Ends, RunningCanary, Tables
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.tables import Ends, RunningCanary
 from services.gateway.requests.client_calls import Rates
 from services.gateway.requests.memory import Session
 from services.gateway.requests.table import HANDLERS
@@ -34,8 +35,9 @@ FIGURES_FOR_EACH_S = 0.05
 """... and at least so much for each kind of client: a kind takes some 500 bytes, so a gateway sends 10 KB a second."""
 
 
-async def report_clients(connections: Iterable[ClientConnection], tables: Tables, answers: Answers) -> None:
-    """Reports the clients while they change, until cancelled."""
+async def report_clients(connections: Iterable[ClientConnection], mesh: Mesh, answers: Answers) -> None:
+    """Reports the clients and the listeners while they change, until cancelled."""
+    tables = mesh.tables
     reported: discovery.ClientReport | None = None
     measure_at = 0.0
     while True:
@@ -44,6 +46,8 @@ async def report_clients(connections: Iterable[ClientConnection], tables: Tables
             for connection in list(connections):
                 connection.session.calls.measure(time.time())
         report = client_report((connection.session for connection in connections), tables.canary)
+        if mesh.listeners is not None:
+            report.listeners.extend(mesh.listeners.report())
         if now >= measure_at:
             measure_at = now + max(FIGURES_EVERY_S, FIGURES_FOR_EACH_S * len(report.clients))
         if report != reported:

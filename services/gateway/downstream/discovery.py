@@ -166,7 +166,7 @@ class Discovery:
         self._stop_telling()  # a router takes no answers to what another one has ordered
         self._answers = Answers()
         told, address = False, ""
-        clients = report_clients(self._connections, self._mesh.tables, self._answers)
+        clients = report_clients(self._connections, self._mesh, self._answers)
         reporting = asyncio.gather(clients, self._quota_reports.run(self._answers))
         try:
             async with self._routers.connected() as router:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -20,7 +20,7 @@ from mesh.user_files import Users, UsersFileError, read_users
 from mesh.whole_files import file_version
 from services.gateway import metrics
 from services.gateway.authentication.bearer_server import BearerServer
-from services.gateway.authentication.certificate_names import NameRule, distinguished_name, principal_of
+from services.gateway.authentication.certificate_names import distinguished_name, principal_of
 from services.gateway.authentication.client_tokens import ClientIssuer, ClientTokens
 from services.gateway.authentication.conversation import SaslPolicy
 from services.gateway.authentication.mechanisms import MechanismServer, PlainServer, ScramServer, UnansweredError
@@ -32,33 +32,37 @@ LOOK_S: Final = 0.5
 CHECKERS: Final = 1
 """Threads that check passwords of PLAIN: a flood of wrong ones leaves the other cores to clients."""
 
-PASSWORDS: Final = frozenset({Mechanism.PLAIN.value, Mechanism.SCRAM_SHA_256.value, Mechanism.SCRAM_SHA_512.value})
-"""The mechanisms whose clients are users of this gateway."""
-
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Entrance:
-    """The entrance of one listener."""
+    """The entrance of one listener, by one policy."""
 
-    listener: str
-    """As in the settings, for metrics and log lines."""
+    of: Listener
     sasl: SaslPolicy | None = None
     """None: clients do not log in."""
-    rules: Sequence[NameRule] = ()
-    """For the names in certificates, where clients do not log in."""
+    is_over: bool = False
+    """The listener has another policy by now, or is closed: nobody comes in here any more."""
+    listener: str = field(init=False)
+    """As in the settings, for metrics and log lines."""
+
+    def __post_init__(self) -> None:
+        self.listener = str(self.of)
 
     def shown(self, transport: asyncio.BaseTransport) -> Principal | None:
         """The principal of the certificate that the client has shown; NOBODY without one, None if no rule matches."""
         certificate = transport.get_extra_info("peercert")
         if self.sasl is not None or not certificate:
             return NOBODY
-        return principal_of(distinguished_name(certificate), self.rules)
+        return principal_of(distinguished_name(certificate), self.of.rules)
 
 
-OPEN: Final = Entrance("")
-"""For connections of other workers, whose clients have proved who they are."""
+def link_entrance(first: Listener) -> Entrance:
+    """For connections of other workers, whose clients have proved who they are; `first`: the gateway's own listener."""
+    entrance = Entrance(replace(first, name=""))  # changes of that listener do not concern links
+    entrance.listener = ""
+    return entrance
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,6 @@ class Proofs:
     users_from_control: bool = False
     issuers: tuple[ClientIssuer, ...] = ()
     bounds: TokenBounds = field(default_factory=TokenBounds)
-    rules: tuple[NameRule, ...] = (NameRule(),)
     longest_session_s: float = inf
 
 
@@ -104,10 +107,10 @@ class Reception:
 
     def entrance(self, listener: Listener) -> Entrance:
         if not listener.mechanisms:
-            return Entrance(str(listener), rules=self._proofs.rules)
+            return Entrance(listener)
         makers = self._makers()
         mechanisms = {each: makers[each] for each in listener.mechanisms}
-        return Entrance(str(listener), SaslPolicy(mechanisms, self._proofs.longest_session_s))
+        return Entrance(listener, SaslPolicy(mechanisms, self._proofs.longest_session_s))
 
     def find(self, name: str, mechanism: Mechanism) -> Verifier | None:
         return self.users.find(name, mechanism)

@@ -11,7 +11,7 @@ cdef class FetchForwarder:
     cdef public double _asked_at, _quiet_since, _renewed_after_s, _timer_at
     cdef public FetchInFlight _current
     cdef public FetchPlacing _placing
-    cdef public object _client, _clusters, _lanes, _loop, _memory, _mesh, _room, _session, _slots, _tables, _timer
+    cdef public object client, _clusters, _lanes, _loop, _memory, _mesh, _room, _session, _slots, _tables, _timer
 
     @cython.locals(fetch=FetchInFlight)
     cpdef FetchInFlight begun(self, headers.RequestHeader header, object frame, double now)

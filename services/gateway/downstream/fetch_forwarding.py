@@ -48,7 +48,7 @@ from services.gateway.requests.records.fetch import ended_in_doubt
 from services.gateway.requests.records.fetch_writing import written_fetch
 from services.gateway.requests.records.log_ends import QUIET_AFTER_S, RENEWED_AFTER_S
 from services.gateway.requests.traffic.calls import Brought as Content
-from services.gateway.requests.traffic.calls import brought_by, count_forwarded_fetch, idle_key
+from services.gateway.requests.traffic.calls import brought_by, count_forwarded_fetch
 from services.gateway.tenancy.translation import Translation
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.left_behind import LeftBehind
@@ -78,7 +78,6 @@ class FetchForwarder:
 
     __slots__ = (
         "_asked_at",
-        "_client",
         "_clusters",
         "_current",
         "_lanes",
@@ -94,12 +93,13 @@ class FetchForwarder:
         "_tables",
         "_timer",
         "_timer_at",
+        "client",
     )
 
     def __init__(
         self, client: Client, slots: Slots, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes
     ) -> None:
-        self._client = client
+        self.client = client
         self._slots = slots
         self._mesh = mesh
         self._session = session
@@ -264,7 +264,7 @@ class FetchForwarder:
         pieces = fetch.told()
         if self._memory.traffic is not None:
             self._count(fetch, brought_by(fetch.all_found()) if fetch.record_bytes else ())
-        self._client.answered(fetch, pieces)
+        self.client.answered(fetch, pieces)
 
     def _end(self, fetch: FetchInFlight) -> None:
         """End the request, and leave behind its questions without an answer."""
@@ -283,12 +283,12 @@ class FetchForwarder:
         self._end(fetch)
         self._quiet_since = 0.0
         fetch.leave_behind(self._lanes.left_behind)
-        if not self._client.is_open:
+        if not self.client.is_open:
             return
         header = fetch.header
         seen = self._tables.view_of(fetch.table)
         clusters = seen.clusters(fetch.clusters)
-        mesh = replace(self._client.view(header), table=fetch.table, clusters=clusters, now=fetch.began)
+        mesh = replace(self.client.view(header), table=fetch.table, clusters=clusters, now=fetch.began)
         began = None if self._memory.traffic is None else fetch.began
         fetch.exchange = Exchange(
             ended_in_doubt(Request(header, _NOTHING), mesh, fetch, began),
@@ -306,7 +306,7 @@ class FetchForwarder:
         fetch.exchange = None
         if fetch.tenant is not None:
             answer = Translation(fetch.tenant, fetch.api_key, fetch.version).answer(answer)
-        self._client.has_answer(fetch, answer)
+        self.client.has_answer(fetch, answer)
 
     def begun_to_come(self, fetch: FetchInFlight, part: Part, beginning: memoryview, missing: int) -> Passage | None:
         """A large answer has begun to arrive. It may pass if its beginning already shows that it is clean."""
@@ -327,13 +327,10 @@ class FetchForwarder:
         brought = fetch.brought
         if self._memory.traffic is not None and brought is not None:
             self._count(fetch, (brought.content,))
-        self._client.has_answer(fetch, Passed())
+        self.client.has_answer(fetch, Passed())
 
     def _count(self, fetch: FetchInFlight, brought: Iterable[Content], *, is_whole: bool = True) -> None:
-        placing = self._placing
-        if placing.idle_as is None:
-            placing.idle_as = idle_key(self._session, fetch.client_id)
-        if self._memory.traffic is not None:
+        traffic = self._memory.traffic
+        if traffic is not None:
             is_certain = is_whole and self._slots.is_next(fetch)
-            traffic, session = self._memory.traffic, self._session
-            count_forwarded_fetch(traffic, session, fetch, brought, placing.idle_as, is_certain=is_certain)
+            count_forwarded_fetch(traffic, self._session, fetch, brought, self._placing, is_certain=is_certain)

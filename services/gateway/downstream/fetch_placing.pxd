@@ -6,13 +6,15 @@ from services.gateway.downstream.following cimport Following
 from services.gateway.requests.records.broker_fetches cimport BrokerFetches, Limits, limits_of
 from services.gateway.requests.records.fetch_routes cimport Route
 from services.gateway.requests.records.fetch_sessions cimport FetchSession, FetchSessions, Position
+from services.gateway.requests.traffic.tally cimport Tally
 from services.gateway.wire.scanner.walks cimport headers
 from services.gateway.wire.scanner.walks.fetch_request cimport FetchPartitionScan, FetchRequestScan, FetchTopicScan
 
 
 cdef class FetchPlacing(Following):
     cdef public FetchSessions _sessions
-    cdef public object _lanes, idle_as
+    cdef public object _lanes
+    cdef public Tally idle
 
     @cython.locals(
         scan=FetchRequestScan, fetch=FetchInFlight, version=Py_ssize_t, epoch=Py_ssize_t, named=dict,

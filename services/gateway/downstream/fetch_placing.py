@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mesh.traffic.counting import Key
 from services.gateway import metrics
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
 from services.gateway.downstream.fetch_questions import Forwarder, Part, Way
@@ -24,6 +23,7 @@ from services.gateway.requests.records.fetch_sessions import (
     Position,
     Slot,
 )
+from services.gateway.requests.traffic.tally import Tally
 from services.gateway.requests.transactions.holding import concerns, holds_known_to
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.apis import ApiKey, api_name
@@ -39,14 +39,14 @@ BATCHES_SINCE: Final = 4
 class FetchPlacing(Following):
     """Follows the tables and clusters in force for one client connection."""
 
-    __slots__ = ("_lanes", "_sessions", "idle_as")
+    __slots__ = ("_lanes", "_sessions", "idle")
 
     def __init__(self, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
         super().__init__(ApiKey.FETCH, BATCHES_SINCE, BATCHES_SINCE, route_to, mesh, session, follower)
         self._lanes = lanes
         self._sessions = mesh.memory.fetch_sessions
-        self.idle_as: Key | None = None
-        """The key of the client's requests without records in the traffic of clients."""
+        self.idle: Tally | None = None
+        """That of the client's requests without records, until it has ended."""
 
     def placed(
         self, forwarder: Forwarder, header: headers.RequestHeader, frame: memoryview, now: float
@@ -89,7 +89,7 @@ class FetchPlacing(Following):
 
     def _follow(self, client_id: str | None) -> None:
         Following._follow(self, client_id)
-        self.idle_as = None
+        self.idle = None
 
     def _route(self, key: str | bytes, now: float) -> Route | None:
         """The route of a topic whose cluster can be reached."""

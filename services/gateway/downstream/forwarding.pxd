@@ -5,6 +5,7 @@ from services.gateway.downstream.following cimport Following
 from services.gateway.downstream.in_flight cimport InFlight
 from services.gateway.downstream.request_tracing cimport RequestTracing
 from services.gateway.requests.records.produce_routes cimport Route
+from services.gateway.requests.traffic.tally cimport Tally
 from services.gateway.upstream.connection cimport BrokerConnection
 from services.gateway.upstream.seats cimport Seat
 from services.gateway.wire.scanner.walks cimport headers, produce
@@ -19,7 +20,7 @@ cdef class Way:
 cdef class Forwarder(Following):
     cdef public dict _underway
     cdef public list _producing
-    cdef public object _client, _lanes, _refused
+    cdef public object client, _lanes, _refused
     cdef public RequestTracing _tracing
 
     @cython.locals(
@@ -41,3 +42,8 @@ cdef class Forwarder(Following):
     cpdef _taken(self, InFlight request, Way way)
 
     cpdef stored(self, InFlight request, object frame)
+
+    @cython.locals(
+        ms=double, topics=list, routes=list, place=Py_ssize_t, topic=produce.ProduceTopic, route=Route, tally=Tally,
+    )
+    cpdef _count(self, object traffic, InFlight request)

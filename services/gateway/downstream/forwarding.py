@@ -42,7 +42,8 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.records.produce import ended_astray
 from services.gateway.requests.records.produce_routes import Route, route_to
-from services.gateway.requests.traffic.calls import count_forwarded
+from services.gateway.requests.traffic.calls import count_forwarded, produce_tally
+from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.tenancy.translation import Translation
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
@@ -100,11 +101,11 @@ class Way:
 class Forwarder(Following):
     """Forwards the requests of one client connection."""
 
-    __slots__ = ("_client", "_lanes", "_producing", "_refused", "_tracing", "_underway")
+    __slots__ = ("_lanes", "_producing", "_refused", "_tracing", "_underway", "client")
 
     def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
         super().__init__(ApiKey.PRODUCE, BATCHES_SINCE, FLEXIBLE, route_to, mesh, session, follower)
-        self._client = client
+        self.client = client
         self._lanes = lanes
         self._producing, self._underway = session.producing, mesh.producing
         self._refused = mesh.memory.refusals.waiting
@@ -131,8 +132,6 @@ class Forwarder(Following):
             request.seat, request.sent_at = way.seat, now
             way.seat.sent()
         request.began = now
-        if self._memory.traffic is not None:
-            request.brought = produce.count_produced(frame, scan)
         if self._tracing is not None:
             request.traces = self._tracing.found(frame, scan)
         self._taken(request, way)
@@ -157,11 +156,14 @@ class Forwarder(Following):
             return None
         if scan is None:
             return None
-        part = scan.topics[0].partitions[0]
+        topic = scan.topics[0]
+        part = topic.partitions[0]
         kept = bytes(beginning[part.records_start : part.records_start + HEADER_BYTES])
         batch = read_kept_header(kept)
         if batch is None or batch.end != part.records_end - part.records_start:
             return None
+        part.records = topic.records = 0 if batch.is_control else batch.record_count
+        topic.record_bytes = batch.end
         request = InFlight(self, header, scan, kept)
         way = self._found(request, now)
         if way is None:
@@ -170,8 +172,6 @@ class Forwarder(Following):
         if connection is None or connection is not way.seat.own:  # others must not wait for its end
             return None
         request.connection = connection
-        if self._memory.traffic is not None:
-            request.brought = produce.Produced.of(0 if batch.is_control else batch.record_count, batch.end)
         if self._tracing is not None:
             request.traces = self._tracing.found(beginning, scan)
         self._taken(request, way)
@@ -284,13 +284,25 @@ class Forwarder(Following):
         if hold is not None:
             hold.answered(request)
         if traffic is not None:
-            count_forwarded(traffic, self._session, request, None)
-        self._client.answered(request, (frame,))
+            self._count(traffic, request)
+        self.client.answered(request, (frame,))
+
+    def _count(self, traffic: ClientTraffic, request: InFlight) -> None:
+        """Count the batches of each topic as stored."""
+        ms = (request.asked_at + request.upstream_s - request.began) * 1000
+        topics, routes = request.scan.topics, request.routes
+        for place in range(len(topics)):
+            topic, route = topics[place], routes[place]
+            tally = route.tally
+            if tally is None or tally.ended:
+                tally = produce_tally(traffic, self._session, request.client_id, route)
+            tally.add(topic.records, topic.record_bytes, 0)
+            tally.took(ms)
 
     def astray(self, request: InFlight, outcome: RawResponse | Unreachable) -> None:
         """Let a plan decide the client's answer, by the table that the request started with."""
         header = request.header
-        view = replace(self._client.view(header), table=request.table)
+        view = replace(self.client.view(header), table=request.table)
         plan = ended_astray(Request(header, _NOTHING), view, request.named(), request.sole, request.batches(), outcome)
         exchange = Exchange(
             plan,
@@ -313,14 +325,14 @@ class Forwarder(Following):
             count_forwarded(self._memory.traffic, self._session, request, answer)
         if request.tenant is not None:
             answer = Translation(request.tenant, ApiKey.PRODUCE, request.version).answer(answer)
-        self._client.has_answer(request, answer)
+        self.client.has_answer(request, answer)
 
     def settled(self, request: InFlight) -> None:
         """The records certainly won't be stored: nobody has to wait for them."""
         self._mesh.produce_ended(request)
 
     def came(self, size: int, missing: int) -> None:
-        self._client.arrived(size, missing)
+        self.client.arrived(size, missing)
 
 
 def _with_names(frame: memoryview, request: InFlight) -> list[Buffer]:

@@ -82,6 +82,9 @@ def gate_for(client: Client, entrance: Entrance, transport: asyncio.BaseTranspor
 
     If no mapping rule matches the certificate, the connection ends.
     """
+    if entrance.is_over:  # the listener has changed during the handshake
+        client.close("its listener has changed")
+        return None
     if entrance.sasl is not None:
         client.bound_frames(0, FIRST_FRAMES_BYTES)
         return Gate(client, entrance, entrance.sasl)
@@ -127,6 +130,11 @@ class Gate:
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[bytes] = deque()
         self._begin()
+
+    def follow(self, entrance: Entrance) -> None:
+        """The listener has another policy, by which the client could have logged in just so."""
+        self._entrance = entrance
+        self._policy = entrance.sasl or self._policy
 
     @property
     def is_shut(self) -> bool:
@@ -258,6 +266,7 @@ class Gate:
     def _too_late(self) -> None:
         self._timer = None
         if self._conversation is not None:
+            metrics.cut_connections.labels("login").inc()
             self._failed(self._conversation, f"no log-in within {LOGIN_S:g} s")
             self._client.close("no log-in in time")
 

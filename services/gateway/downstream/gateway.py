@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.registry import Collector
 
 from mesh.lifecycle import Lifecycle
+from mesh.listeners.codec import policy_from_proto
 from mesh.routing import RoutingTable
 from mesh.tracing import tracer_for
 from mesh.traffic.counting import Counts
@@ -18,24 +19,25 @@ from mesh.traffic.emission import Emission
 from services.gateway import metrics
 from services.gateway.downstream import last_table
 from services.gateway.downstream.awaited import Awaited
+from services.gateway.downstream.changed_listeners import ChangedListeners
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.client_figures import ClientFigures
 from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
-from services.gateway.downstream.entrance import PASSWORDS, Reception
+from services.gateway.downstream.entrance import Entrance, Reception, link_entrance
 from services.gateway.downstream.handed import Handed
-from services.gateway.downstream.listening import AskedNode, Listening, places
+from services.gateway.downstream.idle_connections import IdleConnections
+from services.gateway.downstream.listening import AskedNode, Ports
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.open_listeners import OpenListeners
 from services.gateway.downstream.request_tracing import RequestTracing
 from services.gateway.downstream.routers import Routers
-from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.siblings import Introduction, Siblings
 from services.gateway.downstream.sweeping import Sweeping
 from services.gateway.downstream.tables import Tables
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
 from services.gateway.downstream.user_discovery import UserDiscovery
-from services.gateway.listeners import Listener
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.topic_patterns import TopicPatterns
 from services.gateway.requests.traffic.clients import ClientTraffic
@@ -43,6 +45,7 @@ from services.gateway.requests.traffic.receipts import ClientReceipts
 from services.gateway.settings import GatewaySettings
 from services.gateway.upstream import security
 from services.gateway.upstream.clusters import Clusters
+from services.gateway.wanted_listeners import PASSWORDS
 
 if TYPE_CHECKING:
     from services.gateway.downstream.audit_trail import AuditTrail
@@ -109,7 +112,6 @@ class Gateway:
         self.connections: set[ClientConnection] = set()
         self.handed: Handed | None = None
         """The reception of clients, if another process listens."""
-        self._listening: list[Listening | Handed] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._discovery: Discovery | None = None
         self._reception: Reception | None = None
@@ -134,16 +136,13 @@ class Gateway:
             routers = Routers(settings.router_addresses, settings.rpc_tls)
             self._users = UserDiscovery(routers, settings.state_dir, reception.take)
             self.mesh.memory.own_users = lambda: reception.known
-        files = {listener: settings.tls_of(listener) for listener in settings.listeners}
-        served = {each: ServerTls(each) for each in set(files.values()) if each is not None}
-        tls = {listener: served[each] for listener, each in files.items() if each is not None}
-        if self._door is not None:
-            self.handed = Handed(self._door, places(settings.listeners, tls.get))
-            self._listening.append(self.handed)
-        else:
-            for listener in settings.listeners:
-                self._listening.append(Listening(listener, tls.get))
-        self.port = self._listening[0].port
+        self.handed = None if self._door is None else Handed(self._door)
+        changed = ChangedListeners(self.connections, settings.listener_drain_s, settings.drain_timeout_s)
+        open_listeners = self.mesh.listeners = OpenListeners(
+            settings, self.handed or Ports(), reception.entrance, changed
+        )
+        open_listeners.bind(policy_from_proto(self.mesh.table.policies.listener_policy))
+        self.port = open_listeners.port
         awaited = Awaited(settings.state_dir, settings.name, is_worker=self._door is not None)
         discovery = self._discovery = Discovery(
             settings.name,
@@ -181,19 +180,17 @@ class Gateway:
             if not self._users.has_users:
                 log.warning("no users of control have come yet: nobody can log in with a password until they come")
         await self._clusters.attempted(FIRST_VISIT_S)
-        for each in served.values():
-            self._tasks.append(loop.create_task(each.follow_files(), name="certificates"))
         self._tasks.append(loop.create_task(reception.follow(), name="users"))
         sweeping = Sweeping(self.mesh, settings.listeners[0].advertised)
         self._tasks.append(loop.create_task(sweeping.run(), name="sweeping"))
-        entrances = {listener: reception.entrance(listener) for listener in settings.listeners}
+        idle = IdleConnections(self.connections, settings.connections_max_idle_s)
+        self._tasks.append(loop.create_task(idle.run(), name="idle connections"))
 
-        def came(listener: Listener, asked_node: AskedNode) -> ClientConnection:
-            entrance = entrances[listener]
-            return ClientConnection(self.mesh, self.connections, listener.advertised, asked_node, entrance=entrance)
+        def came(entrance: Entrance, asked_node: AskedNode) -> ClientConnection:
+            return ClientConnection(self.mesh, self.connections, entrance, asked_node)
 
-        for listening in self._listening:
-            await listening.serve(came)
+        await open_listeners.serve(came)
+        self._tasks.append(loop.create_task(open_listeners.run(), name="listeners"))
         if self.mesh.siblings is not None:
             self.mesh.siblings.serve(self._met)
         for exposed in self._exposed:
@@ -220,8 +217,8 @@ class Gateway:
 
     def _met(self, introduction: Introduction) -> ClientConnection:
         """The connection for a link of another worker, which has the client's own connection."""
-        advertised = self._settings.listeners[0].advertised
-        return ClientConnection(self.mesh, self.connections, advertised, introduction=introduction)
+        entrance = link_entrance(self._settings.listeners[0])
+        return ClientConnection(self.mesh, self.connections, entrance, introduction=introduction)
 
     def _users_changed(self, names: frozenset[str]) -> None:
         """End the connections of users who are gone, or have another password."""
@@ -239,8 +236,8 @@ class Gateway:
         for exposed in self._exposed:
             with suppress(KeyError):  # the start may have failed before
                 REGISTRY.unregister(exposed)
-        for listening in self._listening:
-            listening.close()
+        if self.mesh.listeners is not None:
+            self.mesh.listeners.close()
         if self.mesh.siblings is not None:
             self.mesh.siblings.close()
         for connection in list(self.connections):

@@ -1,40 +1,69 @@
-"""Clients that another process accepts: it hands their connections over through a socket, the `door`."""
+"""Clients that another process accepts: it hands their connections over through a socket, the `door`.
+
+Each connection comes with the name of the listener where the client came in, and with the index of its port. This
+process decides what the listener asks of the client. A client of a listener that is not open here is sent away.
+"""
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping
 from struct import Struct as Packing
 from typing import Final
 
 import structlog
 
-from services.gateway.downstream.listening import NewClient, Place
+from services.gateway import metrics
+from services.gateway.downstream.entrance import Entrance
+from services.gateway.downstream.listening import NewClient, Place, places
+from services.gateway.downstream.server_tls import ServerTls
 
 TAKEN_AT_ONCE: Final = 64
 """Clients taken in one turn of the event loop, before other work goes on."""
-_INDEX: Final = Packing(">H")
-"""The index of the place where the client came in; each connection comes with it."""
+_WHERE: Final = Packing(">63sH")
+"""The name of the listener where the client came in, and the index of its port; each connection comes with it."""
 
 log = structlog.get_logger(__name__)
 
 
-def hand_over(door: socket.socket, place: int, client: socket.socket) -> None:
+def hand_over(door: socket.socket, listener: str, index: int, client: socket.socket) -> None:
     """Hand a client to the other end of the door. BlockingIOError: the door is full; OSError: its process has ended."""
-    socket.send_fds(door, [_INDEX.pack(place)], [client.fileno()])
+    socket.send_fds(door, [_WHERE.pack(listener.encode(), index)], [client.fileno()])
 
 
 class Handed:
     """The end of the door where clients arrive. `serve` lets them in."""
 
-    def __init__(self, door: socket.socket, places: Sequence[Place]) -> None:
-        """`places` are those of the other end."""
+    def __init__(self, door: socket.socket) -> None:
         door.setblocking(False)
         self._door = door
-        self._places = places
+        self._places: dict[str, list[Place]] = {}
+        """By the name of their listener."""
         self._meeting: set[asyncio.Task[None]] = set()
+        self.faults: Mapping[str, str] = {}
+        """Why the other process has not opened listeners, by name."""
         self.taken = 0
         """Connections that came through the door."""
-        self.port = places[0].port
+
+    def bind(self, entrance: Entrance, tls: ServerTls | None) -> None:
+        """Clients of this listener are let in by this entrance from now on."""
+        self._places[entrance.of.name] = places(entrance, tls)
+
+    async def admit(self, entrance: Entrance, tls: ServerTls | None) -> str:
+        """As `Ports.admit`. The other process opens the ports; `faults` has what it could not open."""
+        self.bind(entrance, tls)
+        return ""
+
+    def dismiss(self, name: str) -> None:
+        """No new clients for a listener."""
+        self._places.pop(name, None)
+
+    def fault(self, name: str) -> str:
+        return self.faults.get(name, "")
+
+    def port(self, name: str) -> int:
+        """The port of a listener as it is wanted; 0 without it."""
+        found = self._places.get(name)
+        return found[0].port if found else 0
 
     @property
     def meeting(self) -> int:
@@ -55,20 +84,26 @@ class Handed:
     def _take(self, new_client: NewClient) -> None:
         for _ in range(TAKEN_AT_ONCE):
             try:
-                index, descriptors, _, _ = socket.recv_fds(self._door, _INDEX.size, 1)
+                where, descriptors, _, _ = socket.recv_fds(self._door, _WHERE.size, 1)
             except BlockingIOError:
                 return
             except OSError:
-                index, descriptors = b"", []
-            if not index:  # the other process is gone; the line to it decides what happens then
+                where, descriptors = b"", []
+            if not where:  # the other process is gone; the line to it decides what happens then
                 asyncio.get_running_loop().remove_reader(self._door.fileno())
                 return
             self.taken += 1
             if not descriptors:
                 log.error("a client was sent away: too many open files")
                 continue
-            place = self._places[_INDEX.unpack(index)[0]]
-            task = asyncio.create_task(self._meet(socket.socket(fileno=descriptors[0]), place, new_client))
+            client = socket.socket(fileno=descriptors[0])
+            name, index = _WHERE.unpack(where)
+            here = self._places.get(name.rstrip(b"\0").decode(), [])
+            if index >= len(here):  # the listener is closed, or this process does not know it yet
+                client.close()
+                metrics.listener_refusals.inc()
+                continue
+            task = asyncio.create_task(self._meet(client, here[index], new_client))
             self._meeting.add(task)
             task.add_done_callback(self._meeting.discard)
 

@@ -14,7 +14,7 @@ cdef class InFlight:
     cdef public bytes headers
     cdef public list answer, routes
     cdef public object sole
-    cdef public object brought, client, client_id, close, forwarder, outcome, table, tenant, traces
+    cdef public object client, client_id, close, forwarder, outcome, table, tenant, traces
     cdef public BrokerConnection connection
     cdef public Answered answers
     cdef public Seat seat

@@ -59,7 +59,6 @@ class InFlight:
         "answers",
         "asked_at",
         "began",
-        "brought",
         "client",
         "client_id",
         "clients_id",
@@ -121,8 +120,6 @@ class InFlight:
         """... the time at which all of the request had been sent to the broker ..."""
         self.upstream_s = 0.0
         """... and the time that clusters have taken."""
-        self.brought: produce.Produced | None = None
-        """The records and bytes in it, if traffic is reported."""
         self.traces: tuple[Trace, ...] | None = None
         """The sampled trace contexts of its records; None if none was looked for, or seen."""
         self.seat: Seat | None = None

@@ -1,16 +1,22 @@
-"""The sockets of the listeners: bound first, so that a taken port ends the start, and served when all else is ready."""
+"""The sockets of the listeners: bound first, so that a taken port ends the start, and served when all else is ready.
+
+A listener whose policy changes keeps its sockets: the same socket in the kernel goes on under the new policy, so that
+no client is refused in between.
+"""
 
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
+from services.gateway.downstream.entrance import Entrance
 from services.gateway.downstream.server_tls import HANDSHAKE_TIMEOUT_S, ServerTls
 from services.gateway.listeners import Listener
+from services.gateway.wanted_listeners import is_same_door
 
 log = structlog.get_logger(__name__)
 
@@ -19,14 +25,14 @@ BACKLOG = 1024
 
 AskedNode = Callable[[asyncio.BaseTransport], int | None]
 """The virtual node that a connection was made to; None if neither port nor host name shows it."""
-NewClient = Callable[[Listener, AskedNode], asyncio.BufferedProtocol]
+NewClient = Callable[[Entrance, AskedNode], asyncio.BufferedProtocol]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """One port of a listener, and how its clients are received."""
 
-    listener: Listener
+    entrance: Entrance
     port: int
     node: int | None
     """The virtual node whose port it is; None for a port of all nodes."""
@@ -42,34 +48,89 @@ class Place:
 
     def meeting(self, new_client: NewClient) -> Callable[[], asyncio.BufferedProtocol]:
         """Makes the protocol of the next client."""
-        return partial(new_client, self.listener, self._asked_node)
+        return partial(new_client, self.entrance, self._asked_node)
 
     def _asked_node(self, transport: asyncio.BaseTransport) -> int | None:
         if self.node is not None:
             return self.node
-        return self.listener.advertised.node_at("" if self.tls is None else self.tls.host_asked_for(transport))
+        host = "" if self.tls is None else self.tls.host_asked_for(transport)
+        return self.entrance.of.advertised.node_at(host)
 
 
-TlsOf = Callable[[Listener], ServerTls | None]
-"""The TLS of a listener; None for a listener without."""
+def places(entrance: Entrance, tls: ServerTls | None) -> list[Place]:
+    """All ports of a listener: first that of all nodes."""
+    return [Place(entrance, port, node, tls) for port, node in entrance.of.places]
 
 
-def places(listeners: Iterable[Listener], tls_of: TlsOf) -> list[Place]:
-    """All ports, in the order of the settings."""
-    return [Place(listener, port, node, tls_of(listener)) for listener in listeners for port, node in listener.places]
+class Ports:
+    """The sockets of all listeners of this process. `bind` before `serve` lets nobody in yet."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Listening] = {}
+        self._new_client: NewClient | None = None
+
+    def bind(self, entrance: Entrance, tls: ServerTls | None) -> None:
+        """OSError names the port that can't be had."""
+        listener = entrance.of
+        before = self._by_name.get(listener.name)
+        if before is not None and not is_same_door(before.entrance.of, listener):
+            self.dismiss(listener.name)
+            before = None
+        self._by_name[listener.name] = Listening(entrance, tls, () if before is None else before.sockets_again())
+        if before is not None:
+            before.close()
+
+    async def admit(self, entrance: Entrance, tls: ServerTls | None) -> str:
+        """Open a listener, or change the one of this name. Returns why it is not open; empty: it is."""
+        try:
+            self.bind(entrance, tls)
+            if self._new_client is not None:
+                listening = self._by_name[entrance.of.name]
+                await listening.serve(self._new_client)
+                if self._by_name.get(entrance.of.name) is not listening:  # it was dismissed meanwhile
+                    listening.close()
+        except OSError as error:
+            self.dismiss(entrance.of.name)
+            return str(error)
+        return ""
+
+    def dismiss(self, name: str) -> None:
+        """No new clients for a listener, if it is open."""
+        listening = self._by_name.pop(name, None)
+        if listening is not None:
+            listening.close()
+
+    async def serve(self, new_client: NewClient) -> None:
+        self._new_client = new_client
+        for listening in list(self._by_name.values()):
+            await listening.serve(new_client)
+
+    def fault(self, name: str) -> str:
+        """Why a listener that was admitted is not open after all."""
+        return ""
+
+    def port(self, name: str) -> int:
+        """The shared port of a listener; 0 without it."""
+        listening = self._by_name.get(name)
+        return 0 if listening is None else listening.port
+
+    def close(self) -> None:
+        for name in list(self._by_name):
+            self.dismiss(name)
 
 
 class Listening:
     """One listener with all of its ports. `Listening(...)` binds them, `serve` lets clients in."""
 
-    def __init__(self, listener: Listener, tls_of: TlsOf) -> None:
-        """OSError names the port that can't be had."""
-        self._listener = listener
+    def __init__(self, entrance: Entrance, tls: ServerTls | None, sockets: Sequence[socket.socket] = ()) -> None:
+        """`sockets`: those of the listener as it was before. OSError names the port that can't be had."""
+        self.entrance = entrance
         self._servers: list[asyncio.Server] = []
         self._sockets: list[tuple[Place, socket.socket]] = []
         try:
-            for place in places([listener], tls_of):
-                self._sockets.append((place, bound_socket(listener.host, place.port)))
+            for index, place in enumerate(places(entrance, tls)):
+                bound = sockets[index] if sockets else bound_socket(entrance.of.host, place.port)
+                self._sockets.append((place, bound))
         except OSError:
             self.close()
             raise
@@ -77,7 +138,6 @@ class Listening:
         """The shared port."""
 
     async def serve(self, new_client: NewClient) -> None:
-        told = self._listener.advertised
         for place, bound in self._sockets:
             server = await asyncio.get_running_loop().create_server(
                 place.meeting(new_client),
@@ -87,13 +147,11 @@ class Listening:
                 ssl_handshake_timeout=place.handshake_timeout_s,
             )
             self._servers.append(server)
-        log.info(
-            "listening",
-            address=self._sockets[0][1].getsockname()[:2],
-            advertised=f"{told.host}:{told.port}",
-            security=self._listener.security.value,
-            node_ports=len(self._sockets) - 1,
-        )
+        log_listening(self.entrance.of, self._sockets[0][1])
+
+    def sockets_again(self) -> list[socket.socket]:
+        """The same sockets, for a successor: they stay open when this one closes its own."""
+        return [bound.dup() for _, bound in self._sockets]
 
     def close(self) -> None:
         """No new clients."""
@@ -101,6 +159,19 @@ class Listening:
             server.close()
         for _, bound in self._sockets:
             bound.close()
+
+
+def log_listening(listener: Listener, bound: socket.socket) -> None:
+    """`bound`: the socket of the shared port."""
+    told = listener.advertised
+    log.info(
+        "listening",
+        listener=listener.name,
+        address=bound.getsockname()[:2],
+        advertised=f"{told.host}:{told.port}",
+        security=listener.security.value,
+        node_ports=len(list(listener.places)) - 1,
+    )
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mesh.listeners.codec import policy_from_proto as listeners_from_proto
 from mesh.protection.codec import policy_from_proto as protection_policy_from_proto
 from mesh.routing import RoutingTable
 from mesh.validation.codec import policy_from_proto
@@ -33,6 +34,7 @@ from services.gateway.upstream.clusters import Clusters
 
 if TYPE_CHECKING:
     from services.gateway.downstream.client_figures import ClientFigures
+    from services.gateway.downstream.open_listeners import OpenListeners
     from services.gateway.downstream.request_tracing import RequestTracing
     from services.gateway.downstream.siblings import Siblings
 
@@ -74,6 +76,8 @@ class Mesh:
     producing: dict[object, Underway] = field(default_factory=dict)
     committing: dict[object, Underway] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
+    listeners: "OpenListeners | None" = None
+    """None: before the start."""
     budget: ByteBudget = field(init=False)
     room: WaitingRoom = field(init=False)
     """Where Fetch requests of quiet consumers wait."""
@@ -142,6 +146,8 @@ class Mesh:
             self.memory.protection = protection_policy_from_proto(protection)
         self.tables.run(table)
         self.quotas.follow(table.policies.quota_policy)
+        if self.listeners is not None:
+            self.listeners.follow(listeners_from_proto(table.policies.listener_policy))
         metrics.table_revision.set(table.revision)
         rules = len(table.living_rules)
         log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=rules)

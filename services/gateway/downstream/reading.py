@@ -24,6 +24,9 @@ log = structlog.get_logger(__name__)
 STALLED_S = 60.0
 """A large request that has begun to come must go on within this time: it holds memory that others wait for, or a
 connection to a broker. So must the broker to which it goes on."""
+LEAST_BYTES = 64 * 1024
+"""The progress that counts within this time, if so much is missing: 1 KiB/s. A byte now and then would hold the memory
+for days."""
 UNREAD_S = 600.0
 """A client that reads nothing of its answers for so long is cut off: the answers hold memory that others wait for. A
 broker ends such a connection after the same time (`connections.max.idle.ms`)."""
@@ -66,7 +69,6 @@ class Reading:
     """See above."""
 
     __slots__ = (
-        "_client",
         "_loop",
         "_mesh",
         "_missing",
@@ -78,13 +80,14 @@ class Reading:
         "_unread_timer",
         "_untaken",
         "arriving",
+        "client",
         "muted",
         "paused_for",
         "upstream_congested",
     )
 
     def __init__(self, client: Client, slots: Slots, mesh: Mesh) -> None:
-        self._client = client
+        self.client = client
         self._slots = slots
         self._mesh = mesh
         self._loop = asyncio.get_running_loop()
@@ -110,9 +113,9 @@ class Reading:
 
     def update(self) -> None:
         """Stop or start reading, after a change that may affect it."""
-        if not self._client.is_open:
+        if not self.client.is_open:
             return
-        if self._client.congested is not (self._unread_timer is not None):
+        if self.client.congested is not (self._unread_timer is not None):
             self._watch_the_reader()
         reason = self._why_pause()
         if reason == "bytes":
@@ -122,14 +125,16 @@ class Reading:
             return
         if reason is not None:
             metrics.paused_connections.labels(reason).inc()
-            self._client.pause_reading()
+            self.client.pause_reading()
         else:
-            self._client.resume_reading()
+            self.client.resume_reading()
+            if self._stalled_at != math.inf:  # the client could send nothing meanwhile
+                self._watch_for_stall(self.client.still_missing)
 
     def _why_pause(self) -> str | None:
         if len(self._slots.queue) >= self._mesh.limits.max_requests and self.arriving is None:
             return "requests"
-        if self._client.congested:
+        if self.client.congested:
             return "answers"
         if self.upstream_congested:
             return "upstream"
@@ -138,7 +143,7 @@ class Reading:
         if self.muted:
             return "quota"
         # At least one connection must be able to go on: a connection that holds nothing may always read one frame.
-        if self._mesh.budget.exceeded and (self._slots.queue or not self._client.is_gathering):
+        if self._mesh.budget.exceeded and (self._slots.queue or not self.client.is_gathering):
             return "bytes"
         return None
 
@@ -146,7 +151,7 @@ class Reading:
         """Memory for an unfinished request grew or shrank by `delta` bytes."""
         self._mesh.budget.add(delta)
         if self._stalled_at == math.inf:
-            self._watch_for_stall(self._client.still_missing)
+            self._watch_for_stall(self.client.still_missing)
         elif delta < 0:
             self._stop_watch()
         self.update()
@@ -166,12 +171,12 @@ class Reading:
         """Read nothing, and end the connection: its address opens connections too fast."""
         self.muted = True
         self.update()
-        self._turned_away = self._loop.call_later(after_s, self._client.close, "its address opens connections too fast")
+        self._turned_away = self._loop.call_later(after_s, self.client.close, "its address opens connections too fast")
 
     def look_at_the_client(self) -> None:
         """End the connection if its client is gone: the loop does not see this while nothing is read."""
-        if self.paused_for is not None and self._client.peer_is_gone():
-            self._client.abort("the client left while nothing was read from it")
+        if self.paused_for is not None and self.client.peer_is_gone():
+            self.client.abort("the client left while nothing was read from it")
 
     def end(self) -> None:
         """The connection is gone."""
@@ -194,19 +199,20 @@ class Reading:
             self._unread_timer.cancel()
             self._unread_timer = None
         self._untaken = None
-        if self._client.congested:
-            self._unread = self._client.unsent_bytes
+        if self.client.congested:
+            self._unread = self.client.unsent_bytes
             self._untaken = Share(self._mesh.clusters.answer_room)
             self._untaken.take(self._unread)
             self._unread_timer = self._loop.call_later(UNREAD_S, self._look_at_the_reader)
 
     def _look_at_the_reader(self) -> None:
-        if self._client.unsent_bytes < self._unread:
+        if self.client.unsent_bytes < self._unread:
             self._watch_the_reader()
             return
+        metrics.cut_connections.labels("unread").inc()
         said = "a client that does not read its answers"
-        log.warning(f"closing a connection: {said}", unread=self._client.unsent_bytes, **self._client.who())
-        self._client.abort(said)
+        log.warning(f"closing a connection: {said}", unread=self.client.unsent_bytes, **self.client.who())
+        self.client.abort(said)
 
     def _watch_for_stall(self, missing: int) -> None:
         self._missing = missing
@@ -227,13 +233,13 @@ class Reading:
             self._check_for_stall(self._missing)
 
     def _check_for_stall(self, missing: int) -> None:
-        still_missing = self._client.still_missing
-        if missing == still_missing:
-            if self.paused_for is None:
-                said = "a request that does not go on"
-                log.warning(f"closing a connection: {said}", missing=missing, **self._client.who())
-                self._client.abort(said)
-                return
-            if self.paused_for == "upstream" and self.arriving is not None:
-                self.arriving.stalled()
+        still_missing = self.client.still_missing
+        if self.paused_for is None and missing - still_missing < min(missing, LEAST_BYTES):
+            metrics.cut_connections.labels("stalled").inc()
+            said = "a request that does not go on"
+            log.warning(f"closing a connection: {said}", missing=still_missing, **self.client.who())
+            self.client.abort(said)
+            return
+        if self.paused_for == "upstream" and self.arriving is not None and missing == still_missing:
+            self.arriving.stalled()
         self._watch_for_stall(still_missing)

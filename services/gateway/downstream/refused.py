@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from mesh.validation import Mode
 from services.gateway import metrics
 from services.gateway.authorization.refusals import Refusal
 from services.gateway.requests.auditing.invalid import InvalidBatch
@@ -81,6 +82,8 @@ class Refused:
         }
         if batch.enforced:
             log.warning("records are refused", **what)
+        elif batch.breach.rule.mode is Mode.MARK:
+            log.warning("records are marked", **what)
         else:
             log.warning("records would be refused", **what)
 

@@ -175,10 +175,10 @@ Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class SiblingWay:
     """The way of one client's requests to the workers that own its share sessions."""
 
-    __slots__ = ("_client", "_links", "_mesh", "_tasks")
+    __slots__ = ("_links", "_mesh", "_tasks", "client")
 
     def __init__(self, client: Client, mesh: Mesh) -> None:
-        self._client = client
+        self.client = client
         self._mesh = mesh
         self._links: dict[int, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -224,13 +224,13 @@ class SiblingWay:
             log.warning("the worker that keeps a share session does not answer", owner=owner, reason=repr(error))
             self._cut(owner)
             answer = _gone(request.api_key)
-        self._client.slot_answered(slot, answer)
+        self.client.slot_answered(slot, answer)
 
     async def _asked(self, siblings: Siblings, frame: bytes, owner: int) -> bytearray:
         """A connection's requests about share sessions come one by one, and so do the answers on its links."""
         link = self._links.get(owner)
         if link is None:
-            ours = siblings.link(owner, Introduction.of(self._client.session))
+            ours = siblings.link(owner, Introduction.of(self.client.session))
             link = self._links[owner] = await asyncio.open_unix_connection(sock=ours)
             metrics.share_session_links.inc()
         reader, writer = link

@@ -99,10 +99,10 @@ class Client(Outlet, Protocol):
 class Slots:
     """See above."""
 
-    __slots__ = ("_client", "draining", "passing", "queue")
+    __slots__ = ("client", "draining", "passing", "queue")
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self.client = client
         self.queue: deque[AnySlot] = deque()
         """The slots in the order of the requests."""
         self.passing: PassingAnswer | None = None
@@ -134,12 +134,12 @@ class Slots:
                 case _:
                     slot.answer = [encode_response(answer, header.api_version, header.correlation_id)]
         except Exception:  # as for plans: one answer must not take a connection of others along
-            log.exception("an answer could not be encoded", api=api_name(header.api_key), **self._client.who())
+            log.exception("an answer could not be encoded", api=api_name(header.api_key), **self.client.who())
             slot.close = "internal error, see the log line before"
 
     def flush(self) -> None:
         """Send the answers that are next. The connection may be closed after this."""
-        queue, client = self.queue, self._client
+        queue, client = self.queue, self.client
         while queue and queue[0].done:
             slot = queue.popleft()
             if slot.close is not None:
@@ -157,7 +157,7 @@ class Slots:
 
     def is_next(self, slot: object) -> bool:
         """Whether the answer of this slot may leave now."""
-        return self._client.is_open and bool(self.queue) and self.queue[0] is slot
+        return self.client.is_open and bool(self.queue) and self.queue[0] is slot
 
     def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None:
         """A large answer has begun to come, and these are the first bytes for the client, its size prefix and its
@@ -166,7 +166,7 @@ class Slots:
         if not self.is_next(slot):
             return None
         bytes_out.total += sum(map(len, pieces))
-        client, header, size = self._client, cast(AnySlot, slot).header, headers.int32_at(pieces[0], 0) + SIZE_BYTES
+        client, header, size = self.client, cast(AnySlot, slot).header, headers.int32_at(pieces[0], 0) + SIZE_BYTES
         client.session.calls.bytes_out.total += size
         client.send(*client.charged(header.api_key, header.api_version, pieces, size))
         passing = self.passing = PassingAnswer(client, cast(Passing, slot), source, self._passing_ended)

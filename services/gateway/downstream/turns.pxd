@@ -3,7 +3,7 @@ from services.gateway.downstream.toll cimport Toll
 
 cdef class Turns:
     cdef public bint _commit_held, _held, _pumping
-    cdef public object _client, _follower, _lanes, _mesh, _sharing, asking, pipelined, running, serial
+    cdef public object client, _follower, _lanes, _mesh, sharing, asking, pipelined, running, serial
     cdef public Toll _toll
 
     cpdef bint is_free_for_produce(self) except -1

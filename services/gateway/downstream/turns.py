@@ -49,17 +49,28 @@ class Turns:
     """See above."""
 
     __slots__ = (
-        "_client", "_commit_held", "_follower", "_held", "_lanes", "_mesh", "_pumping", "_sharing", "_toll", "asking",
-        "pipelined", "running", "serial",
+        "_commit_held",
+        "_follower",
+        "_held",
+        "_lanes",
+        "_mesh",
+        "_pumping",
+        "_toll",
+        "asking",
+        "client",
+        "pipelined",
+        "running",
+        "serial",
+        "sharing",
     )  # fmt: skip
 
     def __init__(self, client: Client, mesh: Mesh, follower: Follower, lanes: Lanes, toll: Toll) -> None:
-        self._client = client
+        self.client = client
         self._mesh = mesh
         self._follower = follower
         self._lanes = lanes
         self._toll = toll
-        self._sharing = SiblingWay(client, mesh)
+        self.sharing = SiblingWay(client, mesh)
         self.serial: deque[Slot] = deque()
         """ONE_BY_ONE requests that have not started."""
         self.running: Slot | FetchInFlight | None = None
@@ -89,13 +100,13 @@ class Turns:
     def _translates(self, slot: Slot, tenant: Tenant) -> bool:
         """Whether the request goes on; else it has its answer."""
         assert slot.request is not None
-        if self._client.session.has_full_names:
+        if self.client.session.has_full_names:
             return True
         found = translated(tenant, slot.request)
         if isinstance(found, tuple):
             slot.request, slot.translation = found
             return True
-        self._client.slot_answered(slot, found)
+        self.client.slot_answered(slot, found)
         return False
 
     def is_free_for_produce(self) -> bool:
@@ -104,7 +115,7 @@ class Turns:
 
     def is_free_for_fetch(self) -> bool:
         """Whether the next ONE_BY_ONE request may start."""
-        return self.running is None and not self.serial and not self._client.congested
+        return self.running is None and not self.serial and not self.client.congested
 
     def pump(self) -> None:
         """Start what may start. Not recursive, however deep the starts trigger one another."""
@@ -125,11 +136,11 @@ class Turns:
     def end(self) -> None:
         """The client is gone: only its Produce goes on."""
         self.serial.clear()
-        self._sharing.close()
+        self.sharing.close()
 
     def _start_next(self) -> bool:
         hold = self._mesh.hold
-        if self.serial and self.running is None and not self._client.congested and not self._commit_held:
+        if self.serial and self.running is None and not self.client.congested and not self._commit_held:
             slot = self.serial[0]
             if hold is not None and slot.commits and slot.request is not None and self._is_held(slot.request, hold):
                 self._commit_held = True
@@ -158,10 +169,10 @@ class Turns:
 
     def _start(self, slot: Slot) -> None:
         assert slot.handler is not None and slot.request is not None
-        if self._sharing.takes(slot):
+        if self.sharing.takes(slot):
             return
         slot.began = monotonic()
-        client, mesh, follower = self._client, self._mesh, self._follower
+        client, mesh, follower = self.client, self._mesh, self._follower
         view = client.view(slot.header)
         if (slot.produces or slot.commits) and mesh.hold is not None and mesh.hold.refuses:
             view = replace(view, undecided=mesh.hold.moving(follower.client))

@@ -6,7 +6,9 @@ Theory of operation
 2. To write, the gateway makes a data key of its own for each key id. It makes another one after half of the time, which
    is wrapped by the newest version of the key then. While the service is away, the last one serves until its time is
    over. A key that is gone takes effect at once.
-3. Each question is asked once, however many requests wait for it. Requests wait for `WAIT_S` at most. A failure is
+3. A schema that a value names never changes, so it counts while the registry is away. So does the latest schema of a
+   subject; after `LATEST_S` the gateway asks for it again, and nobody waits for the answer.
+4. Each question is asked once, however many requests wait for it. Requests wait for `WAIT_S` at most. A failure is
    remembered for a moment, so a service that is away, or a flood of strange records, does not meet a flood of
    questions.
 """
@@ -26,7 +28,7 @@ from mesh.schemas.registry import Registry
 from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaError
 from services.gateway import metrics
 from services.gateway.requests.bounded_cache import BoundedCache
-from services.gateway.requests.data_keys import Found, SchemaOf, Wanted
+from services.gateway.requests.data_keys import Found, LatestOf, SchemaOf, Wanted
 
 log = structlog.get_logger(__name__)
 
@@ -38,21 +40,28 @@ DATA_KEYS_KEPT: Final = 10_000
 REGISTERED_KEPT: Final = 10_000
 SCHEMAS_KEPT: Final = 1_000
 """Schemas of values in Avro; few are longer than 100 kB."""
+LATEST_S: Final = 60.0
 AT_ONCE: Final = 16
 """Questions to the service at a time; further ones wait."""
 MOST_WAITING: Final = 1_000
 
-Question = str | Wrapped | bytes | SchemaOf
-"""The id of a key, for a data key to write by; the data key of a record; the prefix that names a schema; or whether the
-registry has a schema.
+Question = str | Wrapped | bytes | SchemaOf | LatestOf
+"""The id of a key, for a data key to write by; the data key of a record; the prefix that names a schema.
+
+Or a question to the registry: whether it has a schema, or the latest one of a subject.
 """
-_CALLS: Final = {str: "make", Wrapped: "unwrap", bytes: "schema", SchemaOf: "registered"}
+_CALLS: Final = {str: "make", Wrapped: "unwrap", bytes: "schema", SchemaOf: "registered", LatestOf: "latest"}
 T = TypeVar("T")
 
 
 class _Writing(NamedTuple):
     key: DataKey
     made: float
+
+
+class _Latest(NamedTuple):
+    schema: RegisteredSchema
+    asked: float
 
 
 class KeyRing:
@@ -72,7 +81,8 @@ class KeyRing:
         self._writing: dict[str, _Writing] = {}
         """By key id; rules name 1,000 at most."""
         self._reading: BoundedCache[Wrapped, bytes] = BoundedCache(DATA_KEYS_KEPT, kept_s)
-        self._schemas: BoundedCache[bytes, RegisteredSchema] = BoundedCache(SCHEMAS_KEPT, kept_s)
+        self._schemas: BoundedCache[bytes, RegisteredSchema] = BoundedCache(SCHEMAS_KEPT, math.inf)
+        self._latest: BoundedCache[LatestOf, _Latest] = BoundedCache(SCHEMAS_KEPT, math.inf)
         self._registered: BoundedCache[SchemaOf, bool] = BoundedCache(REGISTERED_KEPT, math.inf)
         """Schemas that the registry has: an id never changes its schema, so they count while the registry is away."""
         self._failed: BoundedCache[Question, NoKey] = BoundedCache(DATA_KEYS_KEPT, FAILURE_S)
@@ -87,6 +97,8 @@ class KeyRing:
         missing += [name for name in wanted.reading if self._to_read(name, now) is None]
         missing += [prefix for prefix in wanted.schemas if self._schema(prefix, now) is None]
         missing += [each for each in wanted.registered if self._is_registered(each, now) is None]
+        missing += [each for each in wanted.latest if self._latest_schema(each, now) is None]
+        self._ask_again(wanted.latest, now)
         if not missing:
             self._renew(wanted.writing, now)
             done(self._found(wanted))
@@ -123,6 +135,10 @@ class KeyRing:
     def _is_registered(self, schema: SchemaOf, now: float) -> bool | NoKey | None:
         return self._registered.get(schema, now) or self._failed.get(schema, now)
 
+    def _latest_schema(self, question: LatestOf, now: float) -> RegisteredSchema | NoKey | None:
+        found = self._latest.get(question, now)
+        return self._failed.get(question, now) if found is None else found.schema
+
     def _found(self, wanted: Wanted) -> Found:
         now = self._clock()
         late = NoKey(f"the service of keys has not answered within {WAIT_S:g} s", is_gone=False)
@@ -130,9 +146,9 @@ class KeyRing:
         reading = {name: self._to_read(name, now) or late for name in wanted.reading}
         schemas = {prefix: self._schema(prefix, now) or late for prefix in wanted.schemas}
         told = {each: self._is_registered(each, now) or late for each in wanted.registered}
-        return Found(
-            writing, reading, schemas, {each: why if isinstance(why, NoKey) else None for each, why in told.items()}
-        )
+        registered = {each: why if isinstance(why, NoKey) else None for each, why in told.items()}
+        latest = {each: self._latest_schema(each, now) or late for each in wanted.latest}
+        return Found(writing, reading, schemas, registered, latest)
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -148,6 +164,13 @@ class KeyRing:
             found = self._writing.get(key_id)
             if found is not None and now - found.made > self._kept_s / 2 and self._failed.get(key_id, now) is None:
                 self._question(key_id)
+
+    def _ask_again(self, questions: Iterable[LatestOf], now: float) -> None:
+        """Asks for schemas that may be the latest no more; nobody waits for it."""
+        for each in questions:
+            found = self._latest.get(each, now)
+            if found is not None and now - found.asked > LATEST_S and self._failed.get(each, now) is None:
+                self._question(each)
 
     def _question(self, question: Question) -> asyncio.Task[None] | None:
         """The task that asks it; None if there is no room."""
@@ -177,14 +200,8 @@ class KeyRing:
                 metrics.key_service_seconds.labels(call).observe(self._clock() - began)
 
     async def _take(self, question: Question, began: float) -> None:
-        if isinstance(question, bytes | SchemaOf):
-            if self._registry is None:
-                raise RegistryUnavailableError("this gateway has no schema registry (SCHEMA_REGISTRY_URL)")
-            if isinstance(question, SchemaOf):
-                await asyncio.to_thread(self._registry.check_registered, *question)
-                self._registered.put(question, True, began)
-                return
-            self._schemas.put(question, await asyncio.to_thread(self._registry.schema, question), began)
+        if isinstance(question, bytes | SchemaOf | LatestOf):
+            await self._ask_registry(question, began)
         elif self._service is None:
             raise KeysAwayError("this gateway has no service of keys (KEY_SERVICE)")
         elif isinstance(question, str):
@@ -194,14 +211,27 @@ class KeyRing:
         else:
             self._reading.put(question, await self._service.unwrap(question), began)
 
+    async def _ask_registry(self, question: bytes | SchemaOf | LatestOf, began: float) -> None:
+        registry = self._registry
+        if registry is None:
+            raise RegistryUnavailableError("this gateway has no schema registry (SCHEMA_REGISTRY_URL)")
+        if isinstance(question, SchemaOf):
+            await asyncio.to_thread(registry.check_registered, *question)
+            self._registered.put(question, True, began)
+        elif isinstance(question, LatestOf):
+            self._latest.put(question, _Latest(await asyncio.to_thread(registry.latest, *question), began), began)
+        else:
+            self._schemas.put(question, await asyncio.to_thread(registry.schema, question), began)
+
     def _fail(self, question: Question, failure: NoKey, call: str) -> None:
         if isinstance(question, str) and failure.is_gone:
             self._writing.pop(question, None)
         self._failed.put(question, failure, self._clock())
         metrics.key_service_failures.labels(call, "gone" if failure.is_gone else "away").inc()
-        if isinstance(question, bytes | SchemaOf):
-            prefix = question if isinstance(question, bytes) else question.prefix
-            log.warning("the schema registry gave no schema", prefix=prefix.hex(), reason=failure.reason)
+        if isinstance(question, bytes | SchemaOf | LatestOf):
+            asked = question if isinstance(question, bytes) else question[0]
+            shown = asked.hex() if isinstance(asked, bytes) else asked
+            log.warning("the schema registry gave no schema", asked=shown, reason=failure.reason)
         else:
             key_id = question if isinstance(question, str) else question.key_id
             log.warning("the service of keys gave no key", key_id=key_id, reason=failure.reason, gone=failure.is_gone)

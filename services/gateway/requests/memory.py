@@ -22,7 +22,7 @@ from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.client_calls import ClientCalls
-from services.gateway.requests.data_keys import DataKeys, NoDataKeys
+from services.gateway.requests.data_keys import DataKeys, NoDataKeys, SchemaOf
 from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
@@ -74,7 +74,9 @@ TRANSACTION_LOGS_REMEMBERED = 1_000
 carried out."""
 STRANGE_TOPIC_IDS_REMEMBERED = 10_000
 TOPIC_KEYS_REMEMBERED = 1_000
-"""Topics with rules of protection."""
+"""Topics with rules of protection or validation."""
+KEYS_AWAITED_SECONDS = 300.0
+"""After this a share group acquires records again whose keys were away, whatever has become of the keys."""
 STRANGE_TOPIC_ID_SECONDS = 2.0
 """So long clusters are not asked again for an id that none of them knew: clients try unknown ids again and again."""
 
@@ -151,6 +153,14 @@ class Memory:
     )
     """Topic -> the names of the data keys and schemas of the records that were read last: the next ones mostly need the
     same."""
+    keys_awaited: BoundedCache[str, frozenset[Wrapped | bytes]] = field(
+        default_factory=lambda: BoundedCache(TOPIC_KEYS_REMEMBERED, KEYS_AWAITED_SECONDS)
+    )
+    """Topic -> the data keys and schemas of its records that were away at the last question."""
+    schemas_written: BoundedCache[str, frozenset[bytes | SchemaOf]] = field(
+        default_factory=lambda: BoundedCache(TOPIC_KEYS_REMEMBERED, math.inf)
+    )
+    """Topic -> the schemas that the records which were written last had to be checked or protected by."""
     on_rebalance: Callable[[str], None] = lambda group: None
     """Gets the group of which a member has heard of a new generation or a new assignment."""
     on_withheld: Callable[[Withheld], None] = lambda batch: None
@@ -162,10 +172,12 @@ class Memory:
         return {
             "doubts": self.doubts,
             "group_homes": self.group_homes,
+            "keys_awaited": self.keys_awaited,
             "keys_read": self.keys_read,
             "producers": self.producers,
             "refusals": self.refusals,
             "refused_groups": self.refused_groups,
+            "schemas_written": self.schemas_written,
             "seams": self.seams,
             "share_members": self.share_members,
             "share_sessions": self.share_sessions,

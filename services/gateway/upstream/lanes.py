@@ -61,7 +61,7 @@ class Lanes:
         def broken() -> None:
             if tell_cluster is not None:
                 tell_cluster()
-            if connection.unheard and not self.closed and self.on_unheard is not None:
+            if connection.unheard and self.on_unheard is not None:
                 self.on_unheard()
 
         connection.on_broken = broken
@@ -73,7 +73,7 @@ class Lanes:
             seat.own = connection
 
     def _congestion(self, congested: bool) -> None:
-        if self.on_congestion is not None and not self.closed:
+        if self.on_congestion is not None:
             self.on_congestion(congested or any(c.congested for c in self._living()))
 
     @property
@@ -91,6 +91,7 @@ class Lanes:
     def close(self, reason: str) -> None:
         """The client is gone. Records that it has produced still arrive, as they would on a broker."""
         self.closed = True
+        self.on_congestion = self.on_unheard = None
         self.left_behind.clear()
         for seat in self.seats.values():
             seat.give_up()

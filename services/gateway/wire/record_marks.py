@@ -8,9 +8,6 @@ from services.gateway.wire.batches import BatchHeader
 from services.gateway.wire.primitives import Buffer, WireError, read_varlong
 from services.gateway.wire.record_bodies import read_body, read_bytes, read_span
 
-HEAD_BYTES = 17
-"""A schema's GUID with the byte before it."""
-
 
 class RecordMarks(NamedTuple):
     """The identifying fields of one record, as its producer made them."""
@@ -20,8 +17,6 @@ class RecordMarks(NamedTuple):
     timestamp: int
     key: bytes | None
     headers: list[tuple[bytes, bytes | None]]
-    value_head: bytes | None
-    """The first bytes of the value, in which a schema's prefix fits; None for a tombstone."""
     size: int
     """In bytes, without its own length."""
 
@@ -42,13 +37,12 @@ def marks_in(body: bytes, header: BatchHeader) -> Iterator[RecordMarks]:
         time, at = read_varlong(body, at + 1, stop, "record.timestamp")
         offset, at = read_varlong(body, at, stop, "record.offset")
         key, at = read_bytes(body, at, stop, "record.key")
-        value_at, at = read_span(body, at, stop, "record.value")
-        head = None if value_at < 0 else body[value_at : min(value_at + HEAD_BYTES, at)]
+        _, at = read_span(body, at, stop, "record.value")
         count, at = read_varlong(body, at, stop, "record.headers")
         headers: list[tuple[bytes, bytes | None]] = []
         for _ in range(count):
             name, at = read_bytes(body, at, stop, "record.header")
             value, at = read_bytes(body, at, stop, "record.header")
             headers.append((name or b"", value))
-        yield RecordMarks(offset, header.base_timestamp + time, key, headers, head, length)
+        yield RecordMarks(offset, header.base_timestamp + time, key, headers, length)
         at = stop

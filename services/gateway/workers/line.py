@@ -1,12 +1,13 @@
 """The worker's end of the line to its supervisor: a thread, so that it answers whatever the event loop does."""
 
 import asyncio
+import json
 import os
 import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 
@@ -14,24 +15,29 @@ import structlog
 from prometheus_client import REGISTRY
 
 from mesh.lifecycle import EXIT_STUCK, Lifecycle
-from services.gateway.workers.words import LENGTH, STOP, TELL_METRICS, WORD_EVERY_S, Word
+from services.gateway.workers.words import HEAR_FAULTS, LENGTH, STOP, TELL_METRICS, WORD_EVERY_S, Doors, Word
 
 METRICS_S = 5.0
 """The supervisor may take so long to take a family of metrics."""
 
 log = structlog.get_logger(__name__)
 
-Tally = Callable[[], tuple[int, int]]
-"""The number of connections that have come, and of those that are open."""
+Tally = Callable[[], tuple[int, int, int, Doors]]
+"""The number of connections that have come, of those that are open, the revision of the listeners, and these."""
+Faults = Callable[[Mapping[str, str]], None]
+"""Takes the reasons why listeners could not be opened, in the thread of the line."""
 
 
 class Line:
     """See above. `start` within the loop."""
 
-    def __init__(self, line: socket.socket, lifecycle: Lifecycle, tally: Tally, stop_bound_s: float) -> None:
+    def __init__(
+        self, line: socket.socket, lifecycle: Lifecycle, tally: Tally, faults: Faults, stop_bound_s: float
+    ) -> None:
         self._line = line
         self._lifecycle = lifecycle
         self._tally = tally
+        self._faults = faults
         self._stop_bound_s = stop_bound_s
         self._said: Word | None = None
         self._loop, self._context = asyncio.get_running_loop(), copy_context()
@@ -61,6 +67,10 @@ class Line:
         elif order == TELL_METRICS and descriptors:
             with socket.socket(fileno=descriptors[0]) as to:
                 _tell_metrics(to)
+        elif order == HEAR_FAULTS and descriptors:
+            with socket.socket(fileno=descriptors[0]) as told, told.makefile("rb") as text:
+                told.settimeout(METRICS_S)
+                self._faults(json.load(text))
         return bool(order)
 
     def _say(self) -> None:

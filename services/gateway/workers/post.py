@@ -1,18 +1,19 @@
 """One worker, seen from the supervisor: its process, its door and its line, until the process has ended."""
 
 import asyncio
+import json
 import os
 import pickle
 import socket
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from services.gateway.settings import GatewaySettings
 from services.gateway.workers.balance import Load
-from services.gateway.workers.words import TELL_METRICS, Word
+from services.gateway.workers.words import HEAR_FAULTS, TELL_METRICS, Word
 
 PROGRAM = "services.gateway.workers.worker"
 MOST_HEARD = 65_536
@@ -34,6 +35,8 @@ class Post:
         self._line: socket.socket | None = None
         self._settings = settings.model_copy(update={"name": f"{settings.name}-{number}", "workers": 1})
         self._process: Process | None = None
+        self._told: Mapping[str, str] = {}
+        """The faults of listeners that the process has heard of."""
         self._worked: tuple[float, float] | None = None
         """The time of the last measurement, and the CPU seconds that the process had used by then."""
 
@@ -48,7 +51,7 @@ class Post:
             with its_door, its_line:
                 descriptors = [each.fileno() for each in (its_door, its_line, *self._inboxes)]
                 process = await _started(self.number, descriptors)
-            self.load = Load(self.number)
+            self.load, self._told = Load(self.number), {}
             self.door, self._line, self._process, self._worked = door, line, process, None
             loop.add_reader(line.fileno(), _Hearing(line, hear).take)
             await _told(process, self._settings)
@@ -68,6 +71,16 @@ class Post:
         with suppress(OSError):
             if self._line is not None:
                 self._line.send(order)
+
+    def tell_faults(self, faults: Mapping[str, str]) -> None:
+        """Tell the worker which listeners are not open. If the worker has no process, nothing happens."""
+        if self._line is None or self._told == faults:
+            return
+        ours, theirs = socket.socketpair()
+        with ours, theirs, suppress(OSError):
+            ours.sendall(json.dumps(faults).encode())
+            socket.send_fds(self._line, [HEAR_FAULTS], [theirs.fileno()])
+            self._told = dict(faults)
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

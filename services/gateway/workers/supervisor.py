@@ -121,6 +121,8 @@ class Supervisor:
 
     def _heard(self, post: Post, word: Word) -> None:
         post.load.taken, post.load.open = word.taken, word.open
+        if (word.policy or word.doors) and not self._supervision.stopping:
+            self._reception.follow(word.policy, word.doors)
         self._supervision.told(post.number, word.phase, word.reason, time.monotonic())
         self._tell()
         if self._lifecycle.stopping.is_set():
@@ -147,5 +149,7 @@ class Supervisor:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
+            self._reception.try_again()
             for post in self.posts:
                 post.look_how_busy()
+                post.tell_faults(self._reception.faults)

@@ -7,6 +7,7 @@ has checked. Only the supervisor starts a worker.
 import pickle
 import socket
 import sys
+from collections.abc import Mapping
 
 import structlog
 
@@ -17,6 +18,7 @@ from services.gateway.downstream.siblings import Siblings
 from services.gateway.serving import serve, stop_bound_s
 from services.gateway.settings import GatewaySettings
 from services.gateway.workers.line import Line
+from services.gateway.workers.words import Doors
 
 
 def main() -> None:
@@ -29,11 +31,19 @@ def main() -> None:
     async def work(lifecycle: Lifecycle) -> None:
         gateway = Gateway(settings, lifecycle, door, Siblings(int(number), inbox, doors))
 
-        def tally() -> tuple[int, int]:
-            handed = gateway.handed
-            return (0, 0) if handed is None else (handed.taken, len(gateway.connections) + handed.meeting)
+        def tally() -> tuple[int, int, int, Doors]:
+            handed, listeners = gateway.handed, gateway.mesh.listeners
+            if handed is None or listeners is None:
+                return 0, 0, 0, ()
+            revision, wanted = listeners.by_revision
+            doors = tuple((name, each.host, each.port) for name, each in wanted.listeners.items())
+            return handed.taken, len(gateway.connections) + handed.meeting, revision, doors
 
-        Line(line, lifecycle, tally, stop_bound_s(settings)).start()
+        def faulted(faults: Mapping[str, str]) -> None:
+            if gateway.handed is not None:
+                gateway.handed.faults = faults
+
+        Line(line, lifecycle, tally, faulted, stop_bound_s(settings)).start()
         await serve(gateway, lifecycle)
 
     run(work, stop_timeout=stop_bound_s(settings))

@@ -26,7 +26,6 @@ from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.downstream.request_tracing import RequestTracing
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
 from services.gateway.requests.memory import Memory
-from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Broker, Call, Lane
 from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_ids import mesh_topic_id
@@ -54,8 +53,9 @@ from services.gateway.wire.messages.produce import (
 )
 from services.gateway.wire.primitives import INT32, INT64
 from services.gateway.wire.scanner import patch_correlation_id, scan_fetch_request
+from tests.bench.figures import quartiles
 from tests.fixtures.collector import collector
-from tests.unit.gateway.replaceable import FromClient, ToBroker
+from tests.unit.gateway.replaceable import FromClient, ToBroker, open_entrance
 from tests.unit.gateway.wire.records import batch
 
 ROUNDS, REQUESTS = 3, 2000
@@ -282,7 +282,7 @@ def _stage_of(lane: Lane, brokers: int, *, counted: bool) -> tuple[Any, dict[int
     mesh = Mesh(OneCluster(upstreams, knowledge), "bench", ClientLimits(), memory=Memory(traffic=traffic))
     rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
     mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("bench:1",), 1)], [rule]))
-    client = _deaf(FromClient(mesh, set(), Advertised("bench", 1)))
+    client = _deaf(FromClient(mesh, set(), open_entrance("bench")))
     client._lanes.connections = {LaneKey(1, n, lane): upstream for n, upstream in upstreams.items()}
     return client, upstreams
 
@@ -377,32 +377,33 @@ def compare_tenants(count: int) -> None:
         print(f"   200 B records {'forwarded' if forwarded else 'by its plan'}, us: {told}")
 
 
-def compare_tracing() -> None:
-    """Alternated rounds: without tracing, and with tracing at rates of 0 and 1 %; a real collector takes the spans. The
-    time is that of all threads: spans that are sent count.
+def compare_watching() -> None:
+    """Alternated rounds: with traffic counted or not, without tracing and at rates of 0 and 1 %. A real collector takes
+    the spans. The time is that of all threads: spans that are sent count.
     """
     with TemporaryDirectory() as folder, collector(Path(folder)) as spans:
-        ways: dict[str, RequestTracing | None] = {"off": None}
+        ways: dict[str, tuple[bool, RequestTracing | None]] = {"neither": (False, None), "traffic": (True, None)}
         for rate in (0.0, 0.01):
             settings = TracingSettings(tracing_endpoint=spans.grpc, tracing_rate=rate, tracing_max_spans=65_536)
             tracer = tracer_for(settings, "gateway", "bench", lambda outcome, count: None)
             assert tracer is not None
-            ways[f"rate {rate:.0%}"] = RequestTracing(tracer)
-        for forwarded in (True, False):
+            ways[f"tracing {rate:.0%}"] = False, RequestTracing(tracer)
+            ways[f"traffic, tracing {rate:.0%}"] = True, RequestTracing(tracer)
+        for forwarded, size in ((True, 100), (True, 1_000), (True, 16_000), (False, 100)):
             took: dict[str, list[float]] = {name: [] for name in ways}
-            for _ in range(5 * ROUNDS):
-                for name, tracing in ways.items():
-                    took[name].append(measure(200, forwarded=forwarded, counted=True, tracing=tracing))
-            usual = median(took["off"])
-            told = ", ".join(
-                f"{name} {median(each):.2f} ({median(each) / usual - 1:+.1%}, {min(each):.2f} to {max(each):.2f})"
-                for name, each in took.items()
+            for _ in range(10 * ROUNDS):
+                for name, (counted, tracing) in ways.items():
+                    took[name].append(measure(size, forwarded=forwarded, counted=counted, tracing=tracing))
+            usual = took["neither"]
+            more = {name: [one - base for one, base in zip(each, usual, strict=True)] for name, each in took.items()}
+            told = ", ".join(f"{name} {quartiles(each, 2)} +{quartiles(more[name], 2)}" for name, each in took.items())
+            print(
+                f"{size:>6} B records {'forwarded' if forwarded else 'by its plan'}, us, and more than neither: {told}"
             )
-            print(f"   200 B records {'forwarded' if forwarded else 'by its plan'}, us: {told}")
 
 
 async def main() -> None:
-    compare_tracing()
+    compare_watching()
     compare_policies(10_000)
     compare_tenants(1_000)
     for size, partitions in ((200, 1), (16_000, 1), (200, 20)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -12,6 +12,7 @@ from tests.bench.wire.baseline import Baseline
 from tests.bench.wire.programs import NoProgramsError, Programs, programs
 from tests.bench.wire.rig import PLAIN, Rig, Variant, rig
 from tests.bench.wire.sinks import can_have_tls
+from tests.bench.wire.uncounted import made_in
 from tests.fixtures.collector import collector
 
 ONE_RULE = Variant("gateway, 1 rule a cluster", {}, rules=2)
@@ -50,16 +51,22 @@ def wire_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def traced_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """With gateways whose spans a real collector takes."""
-    folder = tmp_path_factory.mktemp("traced")
+def watched_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A gateway that counts nothing, beside those that tell of traffic, and trace. A real collector takes the spans."""
+    folder = tmp_path_factory.mktemp("watched")
     with collector(folder) as spans:
+
+        def traced(rate: float, environment: Mapping[str, str]) -> Mapping[str, str]:
+            return {"TRACING_ENDPOINT": spans.grpc, "TRACING_RATE": str(rate), **environment}
+
+        told = TRAFFIC_TOLD.environment
         variants = [
-            PLAIN,
-            *(
-                Variant(f"gateway, tracing at {rate:.0%}", {"TRACING_ENDPOINT": spans.grpc, "TRACING_RATE": str(rate)})
-                for rate in (0, 0.01)
-            ),
+            Variant("counts nothing", {}, sources=made_in(folder / "uncounted")),
+            Variant("as it comes", {}),
+            Variant("tracing at 0%", traced(0, {})),
+            Variant("traffic told", told),
+            Variant("traffic told, tracing at 0%", traced(0, told)),
+            Variant("traffic told, tracing at 1%", traced(0.01, told)),
         ]
         with rig(wire_programs, variants, folder) as made:
             yield made

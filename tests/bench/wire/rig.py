@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from mesh.routing import ForwardingRule, Match, NamePrefix, RoutingTable, RuleVersion
+from tests.bench.middles import ROOT
 from tests.bench.test_look_ups import mixed
 from tests.bench.ways import Way, gateway_of, relay
 from tests.bench.wire.programs import Programs
@@ -43,6 +44,7 @@ class Variant:
     renames: bool = False
     """One rule in ten calls its topics otherwise upstream; never those of the bench."""
     upstream_tls: bool = False
+    sources: Path = ROOT
 
 
 PLAIN = Variant("gateway", {})
@@ -149,7 +151,7 @@ def rig(programs: Programs, variants: Sequence[Variant], folder: Path) -> Iterat
                 home = folder / variant.name.replace(" ", "-").replace(",", "")
                 home.mkdir(exist_ok=True)
                 environment = {key: value.format(sink=sinks[0].address) for key, value in variant.environment.items()}
-                made.append(stack.enter_context(gateway_of(table, home, variant.name, environment)))
+                made.append(stack.enter_context(gateway_of(table, home, variant.name, environment, variant.sources)))
         clusters = {process for each in (*sinks, *behind_tls) for process in each.processes}
         yield Rig(programs, client_core, made, sorted(clusters, key=lambda process: process.pid))
 

@@ -47,7 +47,7 @@ class Board:
     rates: list[Result] = field(default_factory=list)
     several: list[Result] = field(default_factory=list)
     variants: list[Result] = field(default_factory=list)
-    traced: list[Result] = field(default_factory=list)
+    watched: list[Result] = field(default_factory=list)
     latencies: list[Result] = field(default_factory=list)
     crowds: list[list[str]] = field(default_factory=list)
 
@@ -60,9 +60,11 @@ class Board:
         for title, results in by_rates:
             if results:
                 yield Table(title, RATE_COLUMNS, [row for each in results for row in each.rate_rows()], _notes(results))
-        if self.traced:
-            rows = [row for each in self.traced for row in each.cpu_rows()]
-            yield Table("The wire: what tracing costs", CPU_COLUMNS, rows, [*_notes(self.traced), TRACING_NOTE])
+        if self.watched:
+            rows = [row for each in self.watched for row in each.cpu_rows()]
+            yield Table(
+                "The wire: what counting and tracing cost", CPU_COLUMNS, rows, [*_notes(self.watched), WATCHED_NOTE]
+            )
         if self.latencies:
             rows = [row for each in self.latencies for row in each.latency_rows()]
             yield Table("The wire: latency", LATENCY_COLUMNS, rows, [*_notes(self.latencies), LATENCY_NOTE])
@@ -74,7 +76,7 @@ class Board:
 LATENCY_NOTE = (
     "from the time at which a request was meant to leave to its answer; added: to the relay's, in the same round"
 )
-TRACING_NOTE = "medians and quartiles; a ratio is to the first way in the same round"
+WATCHED_NOTE = "medians and quartiles; a ratio is to the first way in the same round"
 CROWD_NOTE = (
     "one run each, of a gateway that has just started; KiB each: resident memory that came with the connections"
 )
@@ -134,10 +136,10 @@ def test_variants(variants_rig: Rig, board: Board, workload: Workload, rounds: i
 
 
 @pytest.mark.parametrize("workload", (W4, W4_1_KIB, W1S), ids=of_name)
-def test_tracing(traced_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
-    """Tracing costs small requests most."""
+def test_watched(watched_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
+    """What is counted and traced costs small requests most."""
     short = seconds / PARTS_OF_A_ROUND  # a rate is no matter here, and what disturbs a short round disturbs all of it
-    board.traced.append(take_turns(traced_rig, traced_rig.ways[1:], workload, rounds * PARTS_OF_A_ROUND, short))
+    board.watched.append(take_turns(watched_rig, watched_rig.ways[1:], workload, rounds * PARTS_OF_A_ROUND, short))
 
 
 @pytest.mark.parametrize("workload", CROWDS, ids=of_name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mesh.connection_security import Mechanism
@@ -10,6 +12,8 @@ from mesh.rpc import (
     acls_grpc,
     grants,
     grants_grpc,
+    listeners,
+    listeners_grpc,
     quotas,
     quotas_grpc,
     subscriptions,
@@ -197,3 +201,22 @@ async def test_a_tenant_is_set_explained_removed_and_taken_back(console: Console
         assert await members() == {"shop": ["Group:sellers", "User:ann"]}
         await takes_back(ada, first)
         assert await members() == {}
+
+
+async def test_a_decision_about_a_listener_is_shown_and_taken_back(console: Consoled) -> None:
+    await console.grant("ada", ADMIN)
+    stub = listeners_grpc.ListenerServiceStub(console.world.channel)
+
+    async def decide(**said: Any) -> int:
+        wanted = listeners.Listener(name="outside", security=listeners.LISTENER_SECURITY_SASL_SSL, **said)
+        change = listeners.ListenerChange(name="outside", listener=wanted)
+        answer = await stub.ChangeListeners(listeners.ChangeListenersRequest(changes=[change]), timeout=CALL)
+        return int(answer.revision)
+
+    async with console.person("ada") as ada:
+        assert "Nothing is decided" in await ada.sees("/listeners")
+        await decide(port=9094)
+        second = await decide(port=9095)
+        assert "outside SASL_SSL, SCRAM-SHA-512 SCRAM-SHA-256, port 9095" in await ada.sees("/listeners")
+        await takes_back(ada, f"/changes/{second}")
+        assert "port 9094" in await ada.sees("/listeners")

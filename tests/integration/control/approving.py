@@ -16,6 +16,7 @@ from mesh.rpc import (
     admin_grpc,
     grants,
     grants_grpc,
+    listeners_grpc,
     proposals,
     proposals_grpc,
     routing,
@@ -46,6 +47,7 @@ class Person:
         self.changes = admin_grpc.ChangeControlServiceStub(channel)
         self.clusters = admin_grpc.ClusterServiceStub(channel)
         self.acls = acls_grpc.AclServiceStub(channel)
+        self.listeners = listeners_grpc.ListenerServiceStub(channel)
         self.users = users_grpc.UserServiceStub(channel)
         self.transactions = transactions_grpc.TransactionServiceStub(channel)
         self.access = grants_grpc.AccessServiceStub(channel)

@@ -16,6 +16,7 @@ from mesh.rpc import (
     acls,
     admin,
     grants,
+    listeners,
     proposals,
     proposals_grpc,
     routing,
@@ -130,6 +131,19 @@ async def test_the_undo_of_an_approved_change_needs_two_as_well(mesh: Mesh) -> N
     assert await mesh.rules() == {"apples": "c1"}
     await cleo.approve(undo)
     assert await mesh.rules() == {}
+
+
+async def test_a_listener_opens_when_a_second_admin_has_approved(mesh: Mesh) -> None:
+    ada, bob = await mesh.people("admin ada", "admin bob")
+    await ada.require(rule(access.CHANGE_KIND_LISTENERS))
+    outside = listeners.Listener(name="outside", security=listeners.LISTENER_SECURITY_SSL, port=9094)
+    change = listeners.ListenerChange(name="outside", listener=outside)
+    name = await proposed(ada.call(ada.listeners.ChangeListeners, listeners.ChangeListenersRequest(changes=[change])))
+    plan = [line.text for line in (await bob.shown(name)).plan]
+    assert any("listener outside: SSL, port 9094" in text for text in plan), plan
+    assert (await bob.approve(name)).state == APPLIED
+    found = await ada.call(ada.listeners.ListListeners, listeners.ListListenersRequest())
+    assert list(found.listeners) == [outside]
 
 
 async def test_who_does_not_count_as_the_second_person(mesh: Mesh, issuer: TokenIssuer) -> None:

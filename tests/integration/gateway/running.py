@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import uvloop
 
 from mesh.lifecycle import Lifecycle
+from mesh.listeners import DecidedListener
+from mesh.listeners.codec import listener_to_proto
 from mesh.protection.codec import rule_to_proto as protection_to_proto
 from mesh.protection.rule import Rule as ProtectionRule
 from mesh.routing import (
@@ -23,7 +25,7 @@ from mesh.routing import (
     UpstreamCluster,
 )
 from mesh.routing.policies import Policies
-from mesh.rpc import protection, validation
+from mesh.rpc import listeners, protection, validation
 from mesh.validation import Rule
 from mesh.validation.codec import rule_to_proto
 from services.gateway.downstream import last_table
@@ -46,6 +48,7 @@ class Rules:
         self._versions: list[RuleVersion] = []
         self._validation: validation.ValidationPolicy | None = None
         self._protection: protection.ProtectionPolicy | None = None
+        self._listeners: listeners.ListenerPolicy | None = None
         self.table = RoutingTable(1, self._clusters)
 
     def to(self, cluster: str, topics: Iterable[str]) -> RoutingTable:
@@ -69,6 +72,12 @@ class Rules:
         """The next revision, with these rules of protection in the place of all before."""
         revision = self.table.revision + 1
         self._protection = protection.ProtectionPolicy(rules=map(protection_to_proto, rules), revision=revision)
+        return self._at(revision)
+
+    def listening(self, *decided: DecidedListener) -> RoutingTable:
+        """The next revision, with these decisions about listeners in the place of all before."""
+        revision = self.table.revision + 1
+        self._listeners = listeners.ListenerPolicy(listeners=map(listener_to_proto, decided), revision=revision)
         return self._at(revision)
 
     def put(self, *rules: ForwardingRule) -> RoutingTable:
@@ -98,7 +107,11 @@ class Rules:
             revision,
             self._clusters,
             self._versions,
-            policies=Policies(validation_policy=self._validation, protection_policy=self._protection),
+            policies=Policies(
+                validation_policy=self._validation,
+                protection_policy=self._protection,
+                listener_policy=self._listeners,
+            ),
         )
         return self.table
 

@@ -27,7 +27,6 @@ from mesh.protection.rule import Others, Rule, What
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
 from tests.clients.console.driver import ConsoleTools, Tool
-from tests.clients.contract import ClientError
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
 from tests.fixtures.schema_registry import SchemaRegistry
@@ -441,14 +440,6 @@ def test_keys_of_vault_and_what_one_gateway_has_written_another_one_reads(house:
         finally:
             one.close()
             other.close()
-
-
-async def test_a_share_group_is_refused_because_its_records_could_be_lost(house: House) -> None:
-    house.protect(house.emails())
-    assert await asyncio.to_thread(house.write, house.orders, ORDER) == [""]
-    options = ("--topic", house.orders, "--timeout-ms", "20000", "--command-config", str(house.java(READER)))
-    with pytest.raises(ClientError, match="Not authorized to access topics"):
-        await ConsoleTools(house.bootstrap).run(Tool.CONSOLE_SHARE_CONSUMER, *options)
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -5,11 +5,36 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 Meshctl = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_the_life_of_rules_of_validation(meshctl: Meshctl) -> None:
+def by_content(meshctl: Meshctl, folder: Path) -> None:
+    """Rules about the content of values."""
+    file = folder / "schema.json"
+    file.write_text('{"type": "object"}')
+    for options, text in (
+        (["--by-named-schema"], "a value is valid by the schema that it names"),
+        (["--json-of-subject", "orders"], "a value is JSON by the latest schema of subject 'orders'"),
+        (["--json-schema", str(file)], 'a value is JSON by the schema {"type": "object"}'),
+    ):
+        set_ = ["validation", "set", "content", "--topic", "pears", "--mode", "mark", *options]
+        assert f"content (mark): for topic 'pears' {text}" in meshctl(*set_).stdout
+        assert text in meshctl("validation", "explain", "pears").stdout
+    letters = ["validation", "set", "letters", "--topic", "pears", "--acks-all", "--dead-letter-topic", "dead"]
+    assert "acks is all; dead letters in topic 'dead'" in meshctl(*letters).stdout
+    meshctl("validation", "remove", "letters")
+    two = meshctl(*set_, "--by-named-schema", check=False)
+    assert (two.returncode, "name one of --by-named-schema" in two.stderr) == (2, True)
+    file.write_text('{"type": "nonsense"}')
+    useless = meshctl(*set_, check=False)
+    assert (useless.returncode, "#/type" in useless.stderr) == (2, True)
+    assert text in meshctl("validation", "explain", "pears").stdout, "nothing has changed"
+    meshctl("validation", "remove", "content")
+
+
+def test_the_life_of_rules_of_validation(meshctl: Meshctl, tmp_path: Path) -> None:
     assert "There is no rule" in meshctl("validation", "list").stdout
     small = ["small", "--topic", "orders", "--compression-type", "zstd", "--max-message-bytes", "262144"]
     text = "small (enforce): for topic 'orders' compression.type is zstd, max.message.bytes is 262144"
@@ -39,7 +64,8 @@ def test_the_life_of_rules_of_validation(meshctl: Meshctl) -> None:
     assert named in meshctl("validation", "set", *typed).stdout
     meshctl("validation", "remove", "typed")
     alone = meshctl("validation", "set", "r", "--topic", "a", "--acks-all", "--store-unchecked", check=False)
-    assert (alone.returncode, "is about value_schema" in alone.stderr) == (2, True)
+    assert (alone.returncode, "the rule asks for none" in alone.stderr) == (2, True)
+    by_content(meshctl, tmp_path)
 
     nothing = meshctl("validation", "set", "none", "--topic", "orders", check=False)
     assert (nothing.returncode, "name a condition" in nothing.stderr) == (2, True)

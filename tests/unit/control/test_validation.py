@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mesh.rpc import events, validation
-from mesh.validation import Compression, Rule
+from mesh.validation import Compression, Content, Mode, Rule
 from mesh.validation.codec import rule_to_proto
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.validation.rules import MOST_RULES, change_rules
+from services.control.domain.validation.rules import LONGEST_SCHEMA, MOST_RULES, change_rules
 from services.control.presentation.validation import changed
 
 SMALL = Rule("small", "orders", max_message_bytes=1000)
@@ -17,6 +17,14 @@ NOTHING = validation.ValidationPolicy()
 
 def change(rule: Rule) -> validation.ValidationRuleChange:
     return validation.ValidationRuleChange(rule_id=rule.rule_id, rule=rule_to_proto(rule))
+
+
+def given(schema: str) -> validation.ValidationRuleChange:
+    return change(Rule("r", "orders", content=Content.GIVEN, content_schema=schema))
+
+
+def letters(topic: str, mode: Mode = Mode.ENFORCE) -> validation.ValidationRuleChange:
+    return change(Rule("r", "orders", mode=mode, acks_all=True, dead_letter_topic=topic))
 
 
 def removed(rule_id: str) -> validation.ValidationRuleChange:
@@ -61,6 +69,16 @@ def test_changes_that_are_so_already_make_no_event() -> None:
             "changes[0].rule.compression_types",
             "one type twice",
         ),
+        (change(Rule("r", "orders", acks_all=True, stores_unchecked=True)), "changes[0].rule.stores_unchecked", "none"),
+        (change(Rule("r", "orders", content=Content.SUBJECT)), "changes[0].rule.json_of_subject", "1 to 255"),
+        (letters("a b"), "changes[0].rule.dead_letter_topic", "no name of topics"),
+        (letters("orders"), "changes[0].rule.dead_letter_topic", "of the rule itself"),
+        (letters("dead", mode=Mode.MARK), "changes[0].rule.dead_letter_topic", "mode mark stores them"),
+        (given(""), "changes[0].rule.json_schema", "can't be used"),
+        (given('{"type": "nonsense"}'), "changes[0].rule.json_schema", "#/type"),
+        (given('{"$ref": "http://127.0.0.1:9/x"}'), "changes[0].rule.json_schema", "Retrieval is disabled"),
+        (given('{"pattern": "(?=a)"}'), "changes[0].rule.json_schema", "#/pattern"),
+        (given('{"title": "' + "x" * LONGEST_SCHEMA + '"}'), "changes[0].rule.json_schema", "register it"),
         (
             validation.ValidationRuleChange(rule_id="r", rule=validation.ValidationRule(rule_id="r", acks_all=True)),
             "changes[0].rule",
@@ -79,6 +97,21 @@ def test_a_rule_that_no_gateway_could_check_is_refused(
     with pytest.raises(InvalidField, match=text) as refusal:
         change_rules(NOTHING, [wanted])
     assert refusal.value.field == field
+
+
+def test_rules_about_content_are_taken_and_said_in_words() -> None:
+    rules = [
+        Rule("a", "orders", content=Content.NAMED, stores_unchecked=True),
+        Rule("b", "orders", mode=Mode.MARK, content=Content.SUBJECT, content_schema="orders-json"),
+        Rule("c", "orders", content=Content.GIVEN, content_schema='{"type": "object"}', dead_letter_topic="dead"),
+    ]
+    event = change_rules(NOTHING, [change(rule) for rule in rules])
+    assert event is not None
+    assert [text.partition("'orders' ")[2] for text in changed(events.Event(validation_rules_changed=event))] == [
+        "a value is valid by the schema that it names (stored while the registry is away)",
+        "a value is JSON by the latest schema of subject 'orders-json'",
+        'a value is JSON by the schema {"type": "object"}; dead letters in topic \'dead\'',
+    ]
 
 
 def test_two_changes_of_one_rule_in_a_call_are_refused() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from mesh.listeners import Certificates, Security
 from mesh.user_files import Users, written
 from services.gateway.__main__ import settings_of
-from services.gateway.listeners import Certificates, Listener, Security
+from services.gateway.listeners import Listener
 from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.settings import GatewaySettings
 from tests.fixtures.certificates import Authority
@@ -28,16 +29,16 @@ def test_each_listener_tells_its_clients_its_own_address() -> None:
         listen=("0.0.0.0:19092", "0.0.0.0:9092"), advertised=("127.0.0.1:19092", "gateway:9092"), allow_insecure=True
     )
     assert settings.listeners == [
-        Listener("0.0.0.0", 19092, Security.PLAINTEXT, Advertised("127.0.0.1", 19092)),
-        Listener("0.0.0.0", 9092, Security.PLAINTEXT, Advertised("gateway", 9092)),
+        Listener("0.0.0.0", 19092, Security.PLAINTEXT, Advertised("127.0.0.1", 19092), name="listener-1"),
+        Listener("0.0.0.0", 9092, Security.PLAINTEXT, Advertised("gateway", 9092), name="listener-2"),
     ]
 
 
 def test_a_listener_is_advertised_as_it_is_unless_told_otherwise(tls: dict[str, Any]) -> None:
     settings = GatewaySettings(listen=("127.0.0.1:5", "tls://127.0.0.1:6"), **tls)
     assert settings.listeners == [
-        Listener("127.0.0.1", 5, Security.PLAINTEXT, Advertised("127.0.0.1", 5)),
-        Listener("127.0.0.1", 6, Security.SSL, Advertised("127.0.0.1", 6), certificates=Certificates.REQUIRED),
+        Listener("127.0.0.1", 5, Security.PLAINTEXT, Advertised("127.0.0.1", 5), name="listener-1"),
+        Listener("127.0.0.1", 6, Security.SSL, Advertised("127.0.0.1", 6), (), Certificates.REQUIRED, "listener-2"),
     ]
 
 
@@ -202,3 +203,30 @@ def test_revoked_certificates_are_those_of_an_authority(tls: dict[str, Any], tmp
     tls = {name: value for name, value in tls.items() if name != "tls_client_ca"}
     with pytest.raises(ValidationError, match="tls_client_crl revokes certificates of tls_client_ca"):
         GatewaySettings(listen=("tls://h:1",), tls_client_crl=tmp_path / "crl.pem", **tls)
+
+
+def test_listeners_have_names() -> None:
+    settings = GatewaySettings(listen=("plain=127.0.0.1:1", "127.0.0.1:2", "outside=PLAINTEXT://127.0.0.1:3"))
+    assert [each.name for each in settings.listeners] == ["plain", "listener-2", "outside"]
+    assert [str(each) for each in settings.listeners] == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("Plain=127.0.0.1:1", "is no name of a listener"),
+        ("a=127.0.0.1:1,a=127.0.0.1:2", "names two listeners alike: a, a"),
+    ],
+)
+def test_names_that_can_not_be(wrong: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        GatewaySettings(listen=wrong)
+
+
+def test_a_gateway_with_a_router_may_have_certificates_for_listeners_that_control_will_decide(
+    tls: dict[str, Any],
+) -> None:
+    settings = GatewaySettings(router_addresses=("127.0.0.1:7071",), **tls)
+    assert (settings.means.has_certificate, settings.means.has_client_ca) == (True, True)
+    with pytest.raises(ValidationError, match="No such file"):
+        GatewaySettings(router_addresses=("127.0.0.1:7071",), tls_certificate=Path("/none.pem"), tls_key=Path("/n.key"))

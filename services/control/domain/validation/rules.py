@@ -10,8 +10,11 @@ from typing import Final
 
 from mesh.routing.listed_policy import RULE_SET, rule_key
 from mesh.rpc import events, validation
+from mesh.schemas.json_schema import JsonSchema
+from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
+from mesh.topics import is_topic_name
 from mesh.validation.codec import UnknownValidationError, rule_from_proto, rule_to_proto
-from mesh.validation.rule import Rule
+from mesh.validation.rule import Content, Mode, Rule
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.listed_changes import after, asked_once, check_id, check_topics
 
@@ -23,6 +26,9 @@ MOST_MS: Final = 2**53
 """The longest time in ms: each one up to it is exact as a number of JSON."""
 MOST_HEADERS: Final = 16
 LONGEST_HEADER: Final = 255
+LONGEST_SUBJECT: Final = 255
+LONGEST_SCHEMA: Final = 8192
+"""Bytes of a rule's own schema: each gateway gets it with the table."""
 
 
 def change_rules(
@@ -68,11 +74,41 @@ def _check(rule: Rule, field: str) -> None:
         raise InvalidField(f"{field}.message_timestamp_after_max_ms", f"is {after}, and has to be 0 to {MOST_MS}")
     if rule.max_record_bytes < 0:
         raise InvalidField(f"{field}.max_record_bytes", f"is {rule.max_record_bytes}, and has to be above 0")
-    if rule.stores_unchecked and rule.value_schema is None:
-        raise InvalidField(f"{field}.stores_unchecked", "is about value_schema, which the rule has not")
+    if rule.stores_unchecked and not rule.asks_registry:
+        raise InvalidField(f"{field}.stores_unchecked", "is about schemas of the registry, and the rule asks for none")
+    _check_content(rule, field)
+    _check_dead_letters(rule, f"{field}.dead_letter_topic")
     _check_headers(rule.required_headers, f"{field}.required_headers")
     if not rule.conditions:
         raise InvalidField(field, "has no condition: name one at least")
+
+
+def _check_content(rule: Rule, field: str) -> None:
+    match rule.content:
+        case Content.SUBJECT:
+            if not 0 < len(rule.content_schema) <= LONGEST_SUBJECT:
+                raise InvalidField(f"{field}.json_of_subject", f"has to have 1 to {LONGEST_SUBJECT} characters")
+        case Content.GIVEN:
+            size = len(rule.content_schema.encode())
+            if size > LONGEST_SCHEMA:
+                reason = f"has {size} bytes, and {LONGEST_SCHEMA} are possible: register it, and name its subject"
+                raise InvalidField(f"{field}.json_schema", reason)
+            try:
+                JsonSchema(RegisteredSchema(0, SchemaKind.JSON, rule.content_schema))
+            except SchemaError as error:
+                raise InvalidField(f"{field}.json_schema", f"can't be used: {error}") from None
+
+
+def _check_dead_letters(rule: Rule, field: str) -> None:
+    topic = rule.dead_letter_topic
+    if not topic:
+        return
+    if not is_topic_name(topic):
+        raise InvalidField(field, f"{topic[:249]!r} is no name of topics")
+    if rule.mode is not Mode.ENFORCE:
+        raise InvalidField(field, f"is for records that are refused, and mode {rule.mode.value} stores them")
+    if rule.matches(topic):
+        raise InvalidField(field, f"{topic!r} is a topic of the rule itself: name another one")
 
 
 def _check_headers(names: Sequence[str], field: str) -> None:

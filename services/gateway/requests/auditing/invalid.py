@@ -21,7 +21,7 @@ class InvalidBatch:
 
     @property
     def enforced(self) -> bool:
-        """False: the batch goes on, because the rule only observes."""
+        """False: the batch goes on, because the rule only observes, or marks records."""
         return self.breach.rule.mode is Mode.ENFORCE
 
     def __str__(self) -> str:

@@ -7,8 +7,7 @@ Theory of operation
    one has records or the time is over. So an idle leader does not hold back the records of a busy one.
 3. The most records that the client wants are divided among the leaders: no leader gives out records that the client
    would not take.
-4. Topics with a rule of protection are refused. A record that was acquired and can't be decrypted now would count as
-   delivered, and be archived after some times: lost for the group, because the service of keys was away.
+4. Records of topics with a rule of protection are revealed, or released again (`share_revealing`).
 5. A node of the client's stands for some clusters. A partition of another cluster has moved there: its error makes the
    client look for the leader, and find the right node.
 """
@@ -29,6 +28,7 @@ from services.gateway.requests.groups.share_opening import (
     shorter,
     slots_of,
 )
+from services.gateway.requests.groups.share_revealing import MOST_BYTES, Closed, Given, closed, refuse
 from services.gateway.requests.groups.share_sessions import (
     FINAL_EPOCH,
     Errand,
@@ -52,7 +52,6 @@ from services.gateway.requests.plan import (
     Stale,
     Unreachable,
 )
-from services.gateway.requests.records.revealing import tell
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.apis import ApiKey
@@ -73,7 +72,6 @@ from services.gateway.wire.messages.share_fetch import (
 ROUND_MS = 100
 """How long, in milliseconds, each of several leaders waits for records in one round."""
 NO_LEADER = LeaderIdAndEpoch(-1, -1)
-PROTECTED = "share groups can't read topics whose values are protected: read it by a consumer group"
 SESSION_ERRORS = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 """Errors of a broker that has forgotten the session: the gateway begins a new session, which the client need not know.
 """
@@ -86,11 +84,12 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     session = yield from opened(member, message.share_session_epoch, message.topics, mesh)
     if isinstance(session, Refused):
         return ShareFetchResponse(error_code=session.code, error_message=session.text)
-    fetch = _Fetch(member, message, request.version, session)
+    fetch = _Fetch(member, message, request.version, session, Given(member, request.version, session))
     with session.under_way():
         yield from fetch.read(mesh)
         while (yield from fetch.round(mesh)):
             pass
+        yield from fetch.reveal(mesh)
     if counted is not None:
         counted.shared(fetch.results.by_slot)
     if fetch.refused is not None:
@@ -115,12 +114,14 @@ class _Fetch:
     message: ShareFetchRequest
     version: int
     session: ShareSession
+    given: Given
     acknowledged: dict[Slot, list[AcknowledgementBatch]] = field(default_factory=dict)
     """Acknowledgements that the gateway has not passed on yet."""
     results: Results[PartitionData] = field(default_factory=lambda: Results(_joined))
     waited_ms: int = 0
     lock_timeout_ms: int = 0
     refused: Refused | None = None
+    most_bytes: int = 0
 
     @property
     def final(self) -> bool:
@@ -179,20 +180,35 @@ class _Fetch:
             self.results.put(wanted.item, _failed(wanted.partition, error))
         leaders: dict[Slot, Leader] = {}
         now = mesh.clock()
+        protected = yield from self._protected(mesh)
         for place, found in located.places.items():
             bar = self._bar(place.cluster, mesh)
             for wanted in found:
-                rules = mesh.memory.protection.rules_for(wanted.topic)
-                if rules:
-                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    tell(mesh, *wanted.item, rules[0].rule_id, PROTECTED, for_now=False)
-                    self.results.put(wanted.item, _failed(wanted.partition, code, worded(code, PROTECTED)))
+                why = protected.get(wanted.topic)
+                if why is not None:
+                    text = refuse(wanted.item, why, mesh)
+                    self.results.put(wanted.item, _failed(wanted.partition, why.code, text))
                 elif bar is not None:
                     text = f"topic {wanted.topic} lives on cluster {place.cluster}, {bar.text}"
                     self.results.put(wanted.item, _failed(wanted.partition, bar.code, worded(bar.code, text)))
                 elif not self.session.waits_for_locks(wanted.item, place.cluster, now):
                     leaders[wanted.item] = place
         return leaders
+
+    def _protected(self, mesh: MeshView) -> Generator[Command, Any, dict[str, Closed | None]]:
+        """The protected topics of the session; with the reason, if nothing is read of them now."""
+        topics = {slot.topic for slot in self.session.wanted if mesh.memory.protection.rules_for(slot.topic)}
+        self.most_bytes = min(self.message.max_bytes, MOST_BYTES) if topics else self.message.max_bytes
+        found: dict[str, Closed | None] = {}
+        for topic in sorted(topics):
+            found[topic] = yield from closed(topic, mesh)
+        return found
+
+    def reveal(self, mesh: MeshView) -> Generator[Command, Any, None]:
+        """Puts the records that the member may see into the results."""
+        kept_back = yield from self.given.reveal(self.results.by_slot, mesh)
+        if kept_back and not any(result.acquired_records for result in self.results):
+            yield Gather((), lambda _: False, self.message.max_wait_ms / 1000, since=mesh.now)  # it asks again at once
 
     def _bar(self, cluster: str, mesh: MeshView) -> "_Bar | None":
         """Why this session does not read topics of a cluster."""
@@ -218,6 +234,7 @@ class _Fetch:
             self.message,
             share_session_epoch=FINAL_EPOCH if self.final else errand.session.epoch,
             max_wait_ms=wait_ms,
+            max_bytes=self.most_bytes,
             max_records=max_records,
             topics=[
                 FetchTopic(
@@ -262,6 +279,7 @@ class _Fetch:
                 slot = Slot(name, partition.partition_index)
                 self.results.put(slot, partition)
                 if partition.acquired_records:
+                    self.given.givers[slot] = errand.session
                     self.session.gave(slot, cluster, locked_until)
                 if partition.error_code in LEADER_ERRORS:
                     stale.add(name)

@@ -8,11 +8,11 @@ from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.topic_ids import known_name, mesh_topic_id
 from services.gateway.requests.topic_names import KnownCluster
+from services.gateway.requests.traffic.tally import Tally
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.primitives import write_compact_string, write_string
 
 if TYPE_CHECKING:
-    from mesh.traffic.counting import Key
     from mesh.traffic.receipts import Sent
     from services.gateway.requests.memory import Memory
 
@@ -23,7 +23,6 @@ class Route:
     __slots__ = (
         "cluster",
         "compact",
-        "counted_as",
         "edition",
         "highest",
         "knowledge",
@@ -33,6 +32,7 @@ class Route:
         "plain",
         "receipts",
         "rule_id",
+        "tally",
         "topic_id",
     )
 
@@ -59,8 +59,8 @@ class Route:
         self.leaders = leaders
         self.lowest, self.highest = versions
         """The versions of Fetch that the cluster speaks."""
-        self.counted_as: Key | None = None
-        """The key of the topic in the traffic of its client."""
+        self.tally: Tally | None = None
+        """That of the topic in the traffic of its client, until it has ended."""
         self.receipts: tuple[int, dict[int, Sent]] = (-1, {})
         """The interval, and by partition what the client was sent in this interval."""
 

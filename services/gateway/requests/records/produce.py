@@ -1,4 +1,4 @@
-"""Produce: records to the leaders of their partitions, untouched but for rules of protection (`protecting`).
+"""Produce: records to the leaders of their partitions, untouched but for rules about them (`opening`).
 
 Theory of operation
 1. A request whose partitions all have one leader passes as it came; its answer too, unless it reports an error. Any
@@ -51,6 +51,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
+from services.gateway.requests.records.opening import opened
 from services.gateway.requests.records.produce_order import (
     MAYBE_WRITTEN,
     Item,
@@ -62,9 +63,7 @@ from services.gateway.requests.records.produce_order import (
     not_overtaking,
     note_batch,
 )
-from services.gateway.requests.records.protecting import protected
 from services.gateway.requests.records.seams import is_open
-from services.gateway.requests.records.validating import validated
 from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.transactions.records import admit, bearable
@@ -88,9 +87,9 @@ NAMES_UNTIL = IDS_SINCE - 1
 """The last version that names topics, and so the newest that the gateway speaks to clusters."""
 
 
-def handle(request: Request, mesh: MeshView) -> Plan:
+def handle(request: Request, mesh: MeshView, *, validates: bool = True) -> Plan:
     scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
-    produce = Producing(request, mesh, scan)
+    produce = Producing(request, mesh, scan, validates)
     counted = begun(request, mesh)
     mesh.session.producing.append(produce)
     try:
@@ -110,8 +109,7 @@ def _carried(produce: Producing) -> Plan:
         scan = yield from _named(produce)
     for topic in scan.topics:
         mesh.session.uses.produced.note(topic.name)
-    yield from validated(produce)
-    yield from protected(produce)
+    yield from opened(produce, lambda letters: handle(letters, mesh, validates=False))
     request, scan = produce.request, produce.scan
     if scan.transactional_id is not None:
         for wanted in produce.wanted:  # afterwards the batches have another identity

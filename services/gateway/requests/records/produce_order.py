@@ -45,6 +45,8 @@ class Producing:
     request: Request
     mesh: MeshView
     scan: ProduceScan
+    validates: bool = True
+    """Whether rules of validation count."""
     results: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
     strange: list[ProduceTopic] = field(default_factory=list)
     """Topics of the request, but not of the scan: no cluster knows their ids."""
@@ -102,9 +104,10 @@ class Producing:
         later = under_way[under_way.index(self) + 1 :]
         return any(other.sent_to(topic, partition) is not None for other in later)
 
-    def put_off(self, slot: Slot, *, numbered: bool) -> None:
-        """The batch can't be looked into now: the client has to send it again, in its order if it is `numbered`."""
-        if numbered:
+    def put_off_batch(self, wanted: Wanted[Item]) -> None:
+        """The batch can't be looked into now: the client has to send it again, in its order if it is numbered."""
+        slot = (wanted.topic, wanted.partition)
+        if note_batch(self, wanted) is not None:
             self.unsettled.add(slot)
         else:
             self.invalid[slot] = PartitionProduceResponse(slot[1], ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)

@@ -1,7 +1,11 @@
+from services.gateway.requests.traffic.tally cimport Tally
+
+
 cdef class Route:
     cdef public bint is_single
     cdef public Py_ssize_t edition, highest, lowest
     cdef public bytes called, written
     cdef public str cluster, name
     cdef public tuple leaders
-    cdef public object before, counted_as, knowledge, route
+    cdef public object before, knowledge, route
+    cdef public Tally tally

@@ -9,12 +9,12 @@ from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.records.seams import seam_of
 from services.gateway.requests.topic_ids import known_name
 from services.gateway.requests.topic_names import KnownCluster
+from services.gateway.requests.traffic.tally import Tally
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.primitives import write_compact_string
 from services.gateway.wire.scanner import ProduceTopic
 
 if TYPE_CHECKING:
-    from mesh.traffic.counting import Key
     from services.gateway.requests.memory import Memory
 
 
@@ -25,7 +25,6 @@ class Route:
         "before",
         "called",
         "cluster",
-        "counted_as",
         "edition",
         "highest",
         "is_single",
@@ -34,6 +33,7 @@ class Route:
         "lowest",
         "name",
         "route",
+        "tally",
         "written",
     )
 
@@ -59,8 +59,8 @@ class Route:
         """Whether all partitions have a single replica, so that the broker waits for no other one."""
         self.lowest, self.highest = versions
         """The versions of Produce that the cluster speaks."""
-        self.counted_as: Key | None = None
-        """The key of the topic in the traffic of its client."""
+        self.tally: Tally | None = None
+        """That of the topic in the traffic of its client, until it has ended."""
 
     def is_settled(self, topic: ProduceTopic, memory: "Memory", now: float) -> bool:
         """Whether no producer of these partitions can repeat a batch that the topic's last cluster has."""

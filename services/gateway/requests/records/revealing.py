@@ -17,16 +17,16 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mesh.protection.keys import Wrapped
+from mesh.protection.keys import NoKey, Wrapped
 from mesh.protection.rule import Others, Rule
-from services.gateway.requests.auditing.withheld import Withheld
-from services.gateway.requests.data_keys import Wanted, find_keys
+from services.gateway.requests.auditing.withheld import tell_withheld
+from services.gateway.requests.data_keys import Found, Wanted, find_keys
 from services.gateway.requests.plan import Command, Gather, MeshView, NotConverted, convert
-from services.gateway.requests.records.broker_fetches import Found
-from services.gateway.requests.records.protected_batches import (
+from services.gateway.requests.records import broker_fetches
+from services.gateway.requests.records.revealed_batches import (
     MOST_DATA_KEYS,
     Revealed,
     Stored,
@@ -56,13 +56,6 @@ def refusing(rules: Sequence[Rule], principals: tuple[str, ...]) -> Rule | None:
     return next((rule for rule in rules if rule.others is Others.REFUSAL and not rule.is_for(principals)), None)
 
 
-def tell(mesh: MeshView, topic: str, partition: int, rule_id: str, reason: str, *, for_now: bool) -> None:
-    session = mesh.session
-    client = (session.principal, session.address, session.client_id or "")
-    told = Withheld(*client, topic, partition, rule_id, reason, is_write=False, for_now=for_now)
-    mesh.memory.on_withheld(told)
-
-
 def bar(poll: Poll) -> Generator[Command, Any, None]:
     """Takes the partitions out of the poll that a rule refuses to its client."""
     mesh = poll.mesh
@@ -75,7 +68,7 @@ def bar(poll: Poll) -> Generator[Command, Any, None]:
             continue
         rule = refusing(policy.rules_for(topic), principals)
         if rule is not None:
-            tell(mesh, topic, partition, rule.rule_id, NOT_A_READER, for_now=False)
+            tell_withheld(mesh, topic, partition, rule.rule_id, NOT_A_READER, for_now=False)
             poll.refused[topic, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if poll.refused:
         poll.wanted = {slot: position for slot, position in poll.wanted.items() if slot not in poll.refused}
@@ -106,11 +99,11 @@ def reveal(poll: Poll) -> Generator[Command, Any, None]:
     results = yield from revealed_records(mesh, stored)
     for (topic, partition, _), result in zip(concerned, results, strict=True):
         slot = (topic, partition)
-        code = tell_withheld(mesh, topic, partition, result)
+        code = withheld_code(mesh, topic, partition, result)
         each = poll.found[slot]
         if code is None:
             buffer, part = refilled(each.buffer, each.part, each.version, result.records)
-            poll.found[slot] = Found(buffer, each.version, part)
+            poll.found[slot] = broker_fetches.Found(buffer, each.version, part)
         else:
             del poll.found[slot]
             poll.refused[slot] = code
@@ -118,11 +111,11 @@ def reveal(poll: Poll) -> Generator[Command, Any, None]:
         yield Gather((), lambda _: False, poll.limits.wait_s, since=mesh.now)
 
 
-def tell_withheld(mesh: MeshView, topic: str, partition: int, result: Revealed) -> ErrorCode | None:
+def withheld_code(mesh: MeshView, topic: str, partition: int, result: Revealed) -> ErrorCode | None:
     """Reports what is kept from the client; the error for it, if it gets no record at all."""
     if not result.withheld:
         return None
-    tell(mesh, topic, partition, result.rule_id, result.withheld, for_now=result.for_now)
+    tell_withheld(mesh, topic, partition, result.rule_id, result.withheld, for_now=result.for_now)
     if result.records:
         return None
     if result.is_damaged:
@@ -130,25 +123,46 @@ def tell_withheld(mesh: MeshView, topic: str, partition: int, result: Revealed) 
     return ErrorCode.UNKNOWN_SERVER_ERROR if result.for_now else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def revealed_records(mesh: MeshView, stored: list[Stored]) -> Generator[Command, Any, list[Revealed]]:
-    """The records as the client may see them."""
+def keys_wanted(names: Iterable[Wrapped | bytes]) -> Wanted:
+    """The question for these data keys and schemas."""
+    keys, prefixes = set[Wrapped](), set[bytes]()
+    for each in names:
+        if isinstance(each, Wrapped):
+            keys.add(each)
+        else:
+            prefixes.add(each)
+    return Wanted(reading=frozenset(keys), schemas=frozenset(prefixes))
+
+
+def revealed_records(
+    mesh: MeshView, stored: list[Stored], enough: int | None = None
+) -> Generator[Command, Any, list[Revealed]]:
+    """The records as the client may see them, up to about so many bytes."""
     memory, principals = mesh.memory, principals_of(mesh)
     known = [names for each in stored if (names := memory.keys_read.get(each.topic, mesh.now)) is not None]
     wanted: frozenset[Wrapped | bytes] = frozenset().union(*known)
     reason = f"the records need more than {MOST_DATA_KEYS} data keys"
     for _ in range(ROUNDS):
-        names = frozenset(each for each in wanted if isinstance(each, Wrapped))
-        prefixes = frozenset(each for each in wanted if isinstance(each, bytes))
-        found = yield from find_keys(memory.data_keys, Wanted(reading=names, schemas=prefixes))
-        results = yield from convert(revealed_batches, stored, principals, found.reading, found.schemas)
+        asked = keys_wanted(wanted)
+        found = yield from find_keys(memory.data_keys, asked)
+        results = yield from convert(revealed_batches, stored, principals, found.reading, found.schemas, enough)
         if isinstance(results, NotConverted):
             reason = results.reason
             break
         if isinstance(results, list):
-            _remember(mesh, stored, names, prefixes)
+            _remember(mesh, stored, asked.reading, asked.schemas)
+            _note_awaited(mesh, stored, results, found)
             return results
         wanted |= results
     return [Revealed(b"", each.rules[0].rule_id, reason, for_now=True) for each in stored]
+
+
+def _note_awaited(mesh: MeshView, stored: list[Stored], results: list[Revealed], found: Found) -> None:
+    keys: Iterable[tuple[Wrapped | bytes, object]] = (*found.reading.items(), *found.schemas.items())
+    away = frozenset(name for name, key in keys if isinstance(key, NoKey) and not key.is_gone)
+    for each, result in zip(stored, results, strict=True):
+        if result.for_now and away:
+            mesh.memory.keys_awaited.put(each.topic, away, mesh.now)
 
 
 def _remember(mesh: MeshView, stored: list[Stored], used: frozenset[Wrapped], prefixes: frozenset[bytes]) -> None:

@@ -1,11 +1,11 @@
 """The trace contexts in the records of a Produce, read without opening more of it than the bound allows. No I/O.
 
 Theory of operation
-1. Clients that trace write a `traceparent` header into each record. A search for this word, with the length in front of
-   it, finds nothing in nearly all other requests; only where it finds something, records are read. The length is a byte
-   that texts do not have, so the search passes over them at the speed of memory.
-2. The first `LOOK_BYTES` of a request are searched. These are all bytes of a request that is forwarded as a whole.
-   A larger request is searched in its beginning alone, and a record's headers stand behind its value.
+1. Clients that trace write a `traceparent` header into each record. Most records have no headers: a walk from record to
+   record passes over their bytes. If records may have headers, a search for this word follows, with the length in
+   front of it. Records are read only where the search finds the word.
+2. The gateway searches the first `LOOK_BYTES` of a request. These are all bytes of a request that is forwarded as a
+   whole. A larger request is searched in its beginning alone, and a record's headers stand behind its value.
 3. Records of one batch often have different traces. At most `MOST_RECORDS` records are read, and `MOST_TRACES` count.
 4. Compressed batches are not opened: that may take milliseconds on the thread that serves all clients. Such requests
    are traced by the rate alone.
@@ -32,14 +32,15 @@ def traces_in(frame: memoryview, scan: produce.ProduceScan) -> tuple[Trace, ...]
     """The sampled trace contexts; empty if no context says `sampled`, None if no record has a context."""
     limit = min(scan.end, len(frame), scan.topics_at + LOOK_BYTES)
     data = octets.of(frame)
-    if not octets.holds(data, scan.topics_at, limit, _WORD):
-        return None
-    found: dict[Trace, None] = {}
+    found: dict[Trace, None] | None = None
     for topic in scan.topics:
         for part in topic.partitions:
-            stop = min(part.records_end, limit)
-            if 0 <= part.records_start < stop and octets.holds(data, part.records_start, stop, _WORD):
-                _read(bytes(frame[part.records_start : stop]), found)
+            start, stop = part.records_start, min(part.records_end, limit)
+            if start < 0 or not produce.may_have_headers(data, start, stop, MOST_RECORDS):
+                continue
+            if octets.holds(data, start, stop, _WORD):
+                found = found or {}
+                _read(bytes(frame[start:stop]), found)
     return tuple([trace for trace in found if trace.is_sampled][:MOST_TRACES]) if found else None
 
 

@@ -21,6 +21,7 @@ from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.traffic.receipts import ClientReceipts, add
+from services.gateway.requests.traffic.tally import Tally
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import Span, count_records, span_of
 from services.gateway.wire.errors import ErrorCode
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from services.gateway.requests.records.produce_order import Producing
     from services.gateway.requests.records.produce_routes import Route as ProduceRoute
     from services.gateway.wire.messages.share_fetch import PartitionData
-    from services.gateway.wire.scanner import Produced, ProduceScan
+    from services.gateway.wire.scanner import ProduceScan
 
 TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 """Codes of a batch that is stored; the second means that the producer had no answer before."""
@@ -150,48 +151,41 @@ class Forwarded(Protocol):
     def began(self) -> float: ...
 
     @property
-    def brought(self) -> "Produced | None": ...
-
-    @property
     def scan(self) -> "ProduceScan": ...
 
     @property
     def routes(self) -> "list[ProduceRoute]": ...
 
 
-def count_forwarded(traffic: ClientTraffic, session: Session, request: Forwarded, heard: Answer | None) -> None:
-    """Counts a forwarded Produce by each of its topics.
-
-    `heard`: the client's answer, if the batches were not simply stored.
-    """
-    brought = request.brought
-    if brought is None:  # traffic was not counted yet when it came
-        return
+def count_forwarded(traffic: ClientTraffic, session: Session, request: Forwarded, heard: Answer) -> None:
+    """Counts a forwarded Produce by each of its topics, if the client's answer is not that of the broker."""
     ms = (traffic.clock() - request.began) * 1000
-    sums: Iterable[tuple[int, int, int]]
-    if heard is None:
-        sums = ((records, size, 0) for records, size in zip(brought.by_topic, brought.size_by_topic, strict=True))
-    else:
-        sums = _taken_of(request, brought, heard)
-    for route, (records, size, errors) in zip(request.routes, sums, strict=True):
-        if route.counted_as is None:
-            who, rule = bounded(request.client_id or ""), f"rules/{route.route.rule.rule_id}"
-            cluster, api = route.route.cluster, _name_of(ApiKey.PRODUCE)
-            route.counted_as = (who, session.shown_principal, route.name, rule, cluster, api)
-        traffic.counts.count(route.counted_as, ms, records, size, errors)
+    for route, (records, size, errors) in zip(request.routes, _taken_of(request, heard), strict=True):
+        tally = produce_tally(traffic, session, request.client_id, route)
+        tally.add(records, size, errors)
+        tally.took(ms)
 
 
-def _taken_of(request: Forwarded, brought: "Produced", heard: Answer) -> Iterator[tuple[int, int, int]]:
+def produce_tally(traffic: ClientTraffic, session: Session, client_id: str | None, route: "ProduceRoute") -> Tally:
+    """That of a client's Produce to a topic. The route keeps it: each forwarded Produce adds to it."""
+    tally = route.tally
+    if tally is None or tally.ended:
+        who, rule = bounded(client_id or ""), f"rules/{route.route.rule.rule_id}"
+        key = (who, session.shown_principal, route.name, rule, route.cluster, _name_of(ApiKey.PRODUCE))
+        tally = route.tally = traffic.of(key)
+    return tally
+
+
+def _taken_of(request: Forwarded, heard: Answer) -> Iterator[tuple[int, int, int]]:
     """By topic: stored records and bytes, and 1 if other batches were not stored."""
     codes: dict[tuple[str, int], int] = {}
     if isinstance(heard, ProduceResponse):
         codes = {(topic.name, p.index): p.error_code for topic in heard.responses for p in topic.partition_responses}
-    counts = iter(brought.by_partition)
     for topic, route in zip(request.scan.topics, request.routes, strict=True):
         records = size = errors = 0
-        for part, count in zip(topic.partitions, counts, strict=False):
+        for part in topic.partitions:
             if codes.get((route.name, part.partition)) in TAKEN:
-                records += count
+                records += part.records
                 size += part.records_end - part.records_start
             else:
                 errors = 1
@@ -211,6 +205,13 @@ class ForwardedFetch(Protocol):
     def routes(self) -> "Mapping[str, FetchRoute]": ...
 
 
+class Asking(Protocol):
+    """A client that asks again and again."""
+
+    idle: Tally | None
+    """That of its Fetches without records, until it has ended."""
+
+
 Brought = tuple[str, int, int, Span, int]
 """Topic, partition, bytes, batches, and the high watermark: records of one partition in an answer."""
 
@@ -220,11 +221,11 @@ def count_forwarded_fetch(
     session: Session,
     fetch: ForwardedFetch,
     brought: Iterable[Brought],
-    idle_as: Key,
+    asking: Asking,
     *,
     is_certain: bool,
 ) -> None:
-    """Counts a forwarded Fetch by the records of its answer; `idle_as`: the key of a Fetch without records.
+    """Counts a forwarded Fetch by the records of its answer.
 
     Not `is_certain`: the answer may not reach the client's connection as a whole.
     """
@@ -238,11 +239,18 @@ def count_forwarded_fetch(
             add(_sent_to(receipts, session, fetch, topic, partition), span, until, is_certain=is_certain)
     for topic, (records, size) in sums.items():
         route = fetch.routes[topic]
-        if route.counted_as is None:
-            route.counted_as = _fetch_key(session, fetch.client_id, topic, f"rules/{route.rule_id}", route.cluster)
-        traffic.counts.count(route.counted_as, ms, records, size, 0)
+        tally = route.tally
+        if tally is None or tally.ended:
+            who = _fetch_key(session, fetch.client_id, topic, f"rules/{route.rule_id}", route.cluster)
+            tally = route.tally = traffic.of(who)
+        tally.add(records, size, 0)
+        tally.took(ms)
     if not sums:
-        traffic.counts.count(idle_as, ms, 0, 0, 0)
+        idle = asking.idle
+        if idle is None or idle.ended:
+            idle = asking.idle = traffic.of(_fetch_key(session, fetch.client_id, "", "", ""))
+        idle.add(0, 0, 0)
+        idle.took(ms)
 
 
 def _sent_to(receipts: ClientReceipts, session: Session, fetch: ForwardedFetch, topic: str, partition: int) -> Sent:
@@ -282,10 +290,6 @@ def brought_by(found: "Mapping[Slot, Found]") -> Iterator[Brought]:
         if part.record_bytes and not part.error_code and isinstance(topic, str):
             span = span_of(buffer, part.records_start, part.records_end)
             yield topic, partition, part.record_bytes, span, part.high_watermark
-
-
-def idle_key(session: Session, client_id: str | None) -> Key:
-    return _fetch_key(session, client_id, "", "", "")
 
 
 def _fetch_key(session: Session, client_id: str | None, topic: str, rule: str, cluster: str) -> Key:

@@ -25,11 +25,9 @@ from services.gateway.wire.scanner.walks.fetch_response import (
 )
 from services.gateway.wire.scanner.walks.headers import patch_correlation_id
 from services.gateway.wire.scanner.walks.produce import (
-    Produced,
     ProducePartition,
     ProduceScan,
     ProduceTopic,
-    count_produced,
     first_headers,
     led_by,
     scan_produce,
@@ -47,8 +45,6 @@ __all__ = [
     "ProducePartition",
     "ProduceScan",
     "ProduceTopic",
-    "Produced",
-    "count_produced",
     "cut_entry",
     "first_headers",
     "join_fetch_response",

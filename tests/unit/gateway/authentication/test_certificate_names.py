@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.authentication.certificate_names import distinguished_name, name_rules, principal_of
+from mesh.listeners import name_rules
+from services.gateway.authentication.certificate_names import distinguished_name, principal_of
 
 SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 

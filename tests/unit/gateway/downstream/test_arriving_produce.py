@@ -51,6 +51,10 @@ class Halves:
     def second(self, until: int | None = None) -> None:
         self._client.send_bytes(self._frame[HALF:until])
 
+    def drop(self) -> None:
+        """One more byte."""
+        self._client.send_bytes(b"\0")
+
 
 async def half(client: RawClient, message: ProduceRequest | None = None, version: int = 9) -> Halves:
     return await Halves(client, message or produce("apples", LARGE), version).first()
@@ -294,6 +298,29 @@ async def test_a_client_that_stops_in_the_middle_is_cut_off(stage: Stage, monkey
     await half(client)
     await client.closed()
     await until(lambda: not stage.gateway.mesh.producing)
+    assert not stored_records(stage)
+
+
+async def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "STALLED_S", 0.2)
+    cut = metrics.cut_connections.labels("stalled")
+    before = cut._value.get()
+    client = await warm(stage)
+    request = await half(client)
+
+    async def drip() -> None:
+        while True:
+            request.drop()
+            await asyncio.sleep(0.01)
+
+    dripping = asyncio.create_task(drip())
+    try:
+        await client.closed()
+    finally:
+        dripping.cancel()
+    assert cut._value.get() == before + 1
     assert not stored_records(stage)
 
 

@@ -13,7 +13,6 @@ from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, U
 from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.frame_stream import GATHER_FROM_BYTES
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
-from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Call, Lane
 from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_names import TopicNames
@@ -28,7 +27,7 @@ from services.gateway.wire.messages.produce import PartitionProduceData, TopicPr
 from services.gateway.wire.scanner import patch_correlation_id
 from tests.fixtures.sweeps import REPEAT
 from tests.unit.gateway.downstream.test_order import produce, written
-from tests.unit.gateway.replaceable import FromClient, ToBroker
+from tests.unit.gateway.replaceable import FromClient, ToBroker, open_entrance
 from tests.unit.gateway.wire.records import batch
 
 SMALL, LARGE = b"small", bytes(range(251)) * 270
@@ -73,7 +72,7 @@ class Between:
         mesh = Mesh(OneBroker(self.broker, knowledge), "test", ClientLimits())
         rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
         mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("test:1",), 1)], [rule]))
-        self.client = self._recorded(FromClient(mesh, set(), Advertised("test", 1)), self.answered)
+        self.client = self._recorded(FromClient(mesh, set(), open_entrance("test")), self.answered)
         self.client._lanes.connections[LaneKey(1, 1, Lane.PRODUCE)] = self.broker
         self.feed(self.client, encode_request(produce("apples"), 9, 1, "raw"))
         self.answer(1)

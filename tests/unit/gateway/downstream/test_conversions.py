@@ -1,7 +1,9 @@
 """Conversions run in processes of their own, end within their bound, and leave no process behind."""
 
 import asyncio
+import json
 import os
+import resource
 import time
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, cast
@@ -9,13 +11,21 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from services.gateway.downstream import conversions
+from mesh.compression import Codec, compress
+from mesh.schemas.framing import prefix_of
+from mesh.schemas.schema import RegisteredSchema, SchemaKind
+from mesh.validation import Content, Rule
+from services.gateway.downstream import conversion_worker, conversions
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.requests.data_keys import Found
 from services.gateway.requests.plan import Answer, Close, Command, Convert, NoAnswer, NotConverted, convert
+from services.gateway.requests.records.opened_batches import Written, opened_batches
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.lanes import Lanes
 from tests.fixtures.waiting import WITHIN_S, until
+from tests.unit.gateway.requests.test_auditing import record
+from tests.unit.gateway.wire.records import batch
 
 
 @pytest.fixture
@@ -124,3 +134,36 @@ async def test_a_client_that_is_gone_waits_for_nothing(pool: Conversions) -> Non
     exchange.abandon()
     assert closed == [True]
     assert isinstance(await result(pool, os.getpid), int), "the result of the one before has come by now, and is let be"
+
+
+async def test_a_value_that_fills_the_memory_as_an_object_is_refused_and_its_process_goes_on() -> None:
+    """15 million records of one byte each: 3.5 GB of dicts from a few kB, compressed."""
+    pool = Conversions(workers=1)
+    try:
+        await refuses_bomb(pool)
+    finally:
+        await pool.stop()
+
+
+async def refuses_bomb(pool: Conversions) -> None:
+    most, hard = await result(pool, resource.getrlimit, resource.RLIMIT_AS)
+    assert most == conversion_worker.MOST_MEMORY
+    await result(pool, resource.setrlimit, resource.RLIMIT_AS, (most // 4, hard))  # which takes less time to fill
+    item = {"type": "record", "name": "R", "fields": [{"name": "f", "type": "boolean"}]}
+    schema = RegisteredSchema(7, SchemaKind.AVRO, json.dumps({"type": "array", "items": item}))
+    count, left = bytearray(), 15_000_000 << 1
+    while left > 0x7F:
+        count.append(left & 0x7F | 0x80)
+        left >>= 7
+    value = prefix_of(7) + bytes([*count, left]) + bytes(15_000_001)
+    data = packed_values(value)
+    assert len(data) < 10_000
+    written = [Written("apples", data, (Rule("named", "apples", content=Content.NAMED),))]
+    before = await result(pool, os.getpid)
+    (opened,) = await result(pool, opened_batches, written, Found(schemas={prefix_of(7): schema}))
+    assert "can't be read as Avro" in opened.breaches[0].reason
+    assert await result(pool, os.getpid) == before
+
+
+def packed_values(value: bytes) -> bytes:
+    return bytes(batch(compress(Codec.ZSTD, record(0, None, value, [])), attributes=Codec.ZSTD))

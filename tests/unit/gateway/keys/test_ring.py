@@ -6,8 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 
 from mesh.protection.keys import DataKey, KeyGoneError, KeysAwayError, NoKey, Wrapped
-from services.gateway.keys.ring import AT_ONCE, FAILURE_S, MOST_WAITING, KeyRing
-from services.gateway.requests.data_keys import Found, Wanted
+from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaKind, UnknownSchemaError
+from services.gateway.keys.ring import AT_ONCE, FAILURE_S, LATEST_S, MOST_WAITING, KeyRing
+from services.gateway.requests.data_keys import Found, LatestOf, Wanted
 from tests.fixtures.waiting import until
 
 KEPT_S = 100.0
@@ -142,3 +143,45 @@ async def test_a_service_that_hangs_gets_a_bounded_number_of_questions() -> None
     found = (await asking).reading
     assert sum(isinstance(each, NoKey) and not each.is_gone for each in found.values()) == 10, "there was no room"
     assert found[names[0]] == b"of 0"
+
+
+@dataclass
+class Registry:
+    """A registry by hand: the number of the answer is the version."""
+
+    fault: Exception | None = None
+    asked: int = 0
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        self.asked += 1
+        if self.fault is not None:
+            raise self.fault
+        return RegisteredSchema(self.asked, SchemaKind.JSON, "{}", subject=subject, version=self.asked)
+
+
+async def test_the_latest_schema_is_asked_again_after_a_time_nobody_waits_and_it_counts_through_an_outage() -> None:
+    house, registry = House(), Registry()
+    house.ring._registry = registry  # type: ignore[assignment]
+    question = LatestOf("orders")
+
+    async def version() -> int | None:
+        done: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        house.ring.find(Wanted(latest=frozenset([question])), done.set_result)
+        found = (await done).latest[question]
+        return found.version if isinstance(found, RegisteredSchema) else None
+
+    registry.fault = RegistryUnavailableError("away")
+    assert await version() is None
+    house.now += FAILURE_S + 1
+    registry.fault = None
+    assert (await version(), await version(), registry.asked) == (2, 2, 2)
+    house.now += LATEST_S + 1
+    assert await version() == 2, "nobody waits"
+    await until(lambda: registry.asked == 3 and not house.ring._asking)
+    assert await version() == 3
+    house.now += LATEST_S + 1
+    registry.fault = UnknownSchemaError("it is gone")
+    for _ in range(3):
+        assert await version() == 3
+        await until(lambda: not house.ring._asking)
+    assert registry.asked == 4, "a failure is not asked about again at once"

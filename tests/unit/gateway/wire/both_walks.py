@@ -23,7 +23,6 @@ class Walks:
     patch_correlation_id: Callable[[bytearray | memoryview, int, int], None]
     scan_produce: Callable[[Buffer, int, int, int], produce.ProduceScan]
     first_headers: Callable[[Buffer, produce.ProduceScan], bytes | None]
-    count_produced: Callable[[Buffer, produce.ProduceScan], produce.Produced]
     led_by: Callable[[produce.ProduceTopic, tuple[int | None, ...]], int | None]
     scan_produce_beginning: Callable[[Buffer, int, int, int, int], produce.ProduceScan | None]
     scan_fetch_request: Callable[[Buffer, int, int, int], fetch_request.FetchRequestScan]

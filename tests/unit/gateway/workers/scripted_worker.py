@@ -3,11 +3,13 @@
 `ready`: until it is told to stop. `stubborn`: ready, and does not stop. `fails`: ends at once.
 """
 
-import json
 import os
 import socket
 import sys
 from pathlib import Path
+
+from mesh.lifecycle import Phase
+from services.gateway.workers.words import Word
 
 SCRIPT = "MESH_TEST_WORKERS"
 FAILURE = 3
@@ -22,7 +24,7 @@ def main() -> None:
     script = (folder / number).read_text()
     if script == "fails":
         sys.exit(FAILURE)
-    line.send(json.dumps({"phase": "ready", "reason": "", "taken": 0, "open": 0}).encode() + b"\n")
+    line.send(Word(Phase.READY, "", 0, 0).line())
     while (order := line.recv(1)) and (order != b"S" or script == "stubborn"):
         pass
 

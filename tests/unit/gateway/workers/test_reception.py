@@ -7,15 +7,18 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mesh.listeners import Security
 from mesh.server_certificate import TlsFiles
+from services.gateway.downstream.entrance import Entrance
 from services.gateway.downstream.handed import Handed
-from services.gateway.downstream.listening import AskedNode, places
+from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.server_tls import ServerTls
-from services.gateway.listeners import Listener, Security
+from services.gateway.listeners import Listener
 from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.workers.balance import Load
 from services.gateway.workers.reception import Reception
@@ -29,8 +32,8 @@ PLAIN = Listener("127.0.0.1", 0, Security.PLAINTEXT, Advertised("inside", 1))
 class Greeter(asyncio.BufferedProtocol):
     """Says who met the client, what the client was told, and which node it asked for."""
 
-    def __init__(self, name: str, advertised: Advertised, asked_node: AskedNode) -> None:
-        self._name, self._advertised, self._asked_node = name, advertised, asked_node
+    def __init__(self, name: str, entrance: Entrance, asked_node: AskedNode) -> None:
+        self._name, self._advertised, self._asked_node = name, entrance.of.advertised, asked_node
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
@@ -57,9 +60,11 @@ class House:
     async def worker(self, name: str, tls: ServerTls | None = None, *, takes: bool = True) -> Handed:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        handed = Handed(theirs, places(self._listeners, lambda each: tls if each.tls else None))
+        handed = Handed(theirs)
+        for each in self._listeners:
+            handed.bind(Entrance(each), tls if each.tls else None)
         if takes:
-            await handed.serve(lambda listener, asked: Greeter(name, listener.advertised, asked))
+            await handed.serve(lambda entrance, asked: Greeter(name, entrance, asked))
         self.doors[Load(len(self.doors))] = ours
         self._handed.append(handed)
         return handed
@@ -99,9 +104,7 @@ async def test_clients_are_shared_out(house: House) -> None:
 
 
 async def test_a_port_of_a_node_tells_the_node() -> None:
-    several = House(
-        PLAIN, Listener("127.0.0.1", 0, Security.PLAINTEXT, Advertised("outside", 2, NodePorts(named=((101, 0),))))
-    )
+    several = House(PLAIN, Listener("127.0.0.1", 0, Security.PLAINTEXT, OUTSIDE, name="outside"))
     try:
         await several.worker("w")
         several.reception.open()
@@ -164,3 +167,40 @@ async def test_a_worker_that_takes_nothing_fills_up_to_a_bound(house: House) -> 
     finally:
         for client in clients:
             client.close()
+
+
+async def test_listeners_are_opened_and_closed_as_workers_want(house: House) -> None:
+    handed = await house.worker("w")
+    house.reception.open()
+    (before,) = house.reception.ports
+    new = replace(PLAIN, advertised=Advertised("new", 3), name="new")
+    handed.bind(Entrance(new), None)
+    house.reception.follow(7, (("new", "127.0.0.1", 0),))
+    (port,) = house.reception.ports
+    assert await greeting(port) == "w new None no delay"
+    with pytest.raises(ConnectionRefusedError):
+        await greeting(before)
+    house.reception.follow(8, (("new", "127.0.0.1", 0),))
+    house.reception.follow(7, (("", "127.0.0.1", 0),))
+    assert house.reception.ports == [port], "a worker that is behind decides nothing"
+
+
+async def test_a_client_of_a_listener_that_the_worker_does_not_have_is_sent_away(house: House) -> None:
+    handed = await house.worker("w")
+    handed.dismiss("")
+    house.reception.open()
+    (port,) = house.reception.ports
+    with suppress(ConnectionError):
+        assert await greeting(port) == ""
+    await until(lambda: handed.taken == 1, "it came to the worker")
+
+
+async def test_a_port_that_is_taken_is_a_fault_until_it_is_free(house: House) -> None:
+    house.reception.open()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        house.reception.follow(1, (("", "127.0.0.1", 0), ("new", "127.0.0.1", port)))
+        assert "Address already in use" in house.reception.faults["new"]
+    house.reception.try_again()
+    assert not house.reception.faults
+    assert port in house.reception.ports

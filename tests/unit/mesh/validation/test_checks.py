@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.validation import Batch, Compression, Fault, Key, Mode, Policy, Record, Rule, breach, record_fault
+from mesh.validation import (
+    Batch,
+    Compression,
+    Content,
+    Fault,
+    Key,
+    Mode,
+    Policy,
+    Record,
+    Rule,
+    ValueSchema,
+    breach,
+    record_fault,
+)
 from mesh.validation.codec import policy_from_proto, rule_from_proto, rule_to_proto
-from mesh.validation.rule import ValueSchema
 
 NOW = 1_700_000_000_000
 GOOD = Batch(Compression.ZSTD, 1000, NOW, is_idempotent=True, acks=-1)
@@ -56,7 +68,6 @@ def test_a_rule_without_a_condition_asks_for_nothing() -> None:
 
 
 PLAIN = Record(has_key=True, has_value=True, header_names=frozenset({b"trace", b"more"}), size=100)
-SCHEMA = Rule("schema", "orders", value_schema=ValueSchema.SUBJECT)
 WHOLE = Rule("whole", "orders", tombstones_forbidden=True, required_headers=("trace",), max_record_bytes=100)
 
 
@@ -65,9 +76,6 @@ WHOLE = Rule("whole", "orders", tombstones_forbidden=True, required_headers=("tr
     [
         (WHOLE, PLAIN, None),
         (WHOLE, PLAIN._replace(has_value=False), "the record is a tombstone, and tombstones are forbidden"),
-        (SCHEMA, PLAIN._replace(schema_fault="schema 7 is none of subject 'x'"), "schema 7 is none of subject 'x'"),
-        (SCHEMA, PLAIN._replace(has_value=False, schema_fault="no"), None),
-        (SCHEMA, PLAIN, None),
         (WHOLE, PLAIN._replace(header_names=frozenset({b"more"})), "the record lacks header 'trace'"),
         (WHOLE, PLAIN._replace(size=101), "the record has 101 bytes, and 100 are possible"),
         (Rule("k", "orders", key=Key.REQUIRED), PLAIN, None),
@@ -104,6 +112,10 @@ def test_all_rules_that_match_a_topic_count_in_the_order_of_their_ids() -> None:
         WHOLE,
         Rule("k", "orders", key=Key.FORBIDDEN),
         Rule("r", "", is_prefix=True, mode=Mode.OBSERVE, max_message_bytes=1),
+        Rule("s", "orders", mode=Mode.MARK, value_schema=ValueSchema.SUBJECT, stores_unchecked=True),
+        Rule("n", "orders", content=Content.NAMED),
+        Rule("j", "orders", content=Content.SUBJECT, content_schema="orders-json"),
+        Rule("g", "orders", content=Content.GIVEN, content_schema="{}", dead_letter_topic="dead"),
     ],
 )
 def test_a_rule_comes_back_from_its_message(rule: Rule) -> None:

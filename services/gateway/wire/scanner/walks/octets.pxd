@@ -3,7 +3,7 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memcpy
 
 
 cdef inline const unsigned char *of(object buffer) except? NULL:
@@ -44,6 +44,14 @@ cdef inline void set64(bytearray out, Py_ssize_t at, int64_t value) noexcept:
 
 cdef inline int add32(bytearray out, int32_t value) except -1:
     set32(out, extend(out, 4), value)
+    return 0
+
+
+cdef inline int add_float32(bytearray out, double value) except -1:
+    # as the machine has floats, not the protocol
+    cdef float written = <float> value
+    cdef Py_ssize_t at = extend(out, 4)
+    memcpy(PyByteArray_AS_STRING(out) + at, &written, 4)
     return 0
 
 

@@ -10,6 +10,7 @@ from services.gateway.wire.primitives import INT32, INT64, Buffer, write_compact
 
 _INT16 = Packing(">h").unpack_from
 _INT32 = Packing(">i").unpack_from
+_FLOAT = Packing("=f").pack
 _INT64 = Packing(">q").unpack_from
 
 
@@ -51,6 +52,11 @@ def set64(out: bytearray, at: int, value: int) -> None:
 
 def add32(out: bytearray, value: int) -> None:
     out += INT32.pack(value)
+
+
+def add_float32(out: bytearray, value: float) -> None:
+    """As the machine has floats."""
+    out += _FLOAT(value)
 
 
 def add_count(out: bytearray, flexible: bool, count: int) -> None:

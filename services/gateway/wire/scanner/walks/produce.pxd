@@ -2,13 +2,14 @@ cimport cython
 
 from . cimport octets, readers
 
-cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE
+cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE, _CLOSED, _SMALL_BYTES
 
 
 @cython.final
 @cython.freelist(64)
 cdef class ProducePartition:
     cdef readonly Py_ssize_t partition, start, end, records_start, records_end
+    cdef public long long records
 
 
 @cython.final
@@ -17,6 +18,7 @@ cdef class ProduceTopic:
     cdef readonly str name
     cdef readonly bytes topic_id
     cdef readonly Py_ssize_t start, partitions_at, tags_at, end
+    cdef public long long records, record_bytes
     cdef readonly list partitions
 
     @cython.locals(topic=ProduceTopic)
@@ -43,6 +45,7 @@ cpdef ProduceScan scan_produce(object buffer, Py_ssize_t version, Py_ssize_t off
 
 @cython.locals(
     data="const unsigned char *", topic=ProduceTopic, part=ProducePartition, start=Py_ssize_t, found=list,
+    records="long long", size="long long",
 )
 cpdef bytes first_headers(object buffer, ProduceScan scan)
 
@@ -50,20 +53,16 @@ cpdef bytes first_headers(object buffer, ProduceScan scan)
 cpdef object led_by(ProduceTopic topic, tuple leaders)
 
 
-@cython.final
-@cython.freelist(64)
-cdef class Produced:
-    cdef readonly list by_partition, by_topic, size_by_topic
-
-
-@cython.locals(
-    data="const unsigned char *", found=Produced, topic=ProduceTopic, part=ProducePartition, sum_=object,
-    size=Py_ssize_t, records=object,
-)
-cpdef Produced count_produced(object buffer, ProduceScan scan)
-
 @cython.locals(records=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t, stop=Py_ssize_t, counted=object)
-cdef object _count_records(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
+cdef long long _count_records(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) except? -1
+
+@cython.locals(count=Py_ssize_t, at=Py_ssize_t, place=Py_ssize_t)
+cdef bint may_have_headers(const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most) except -1
+
+cdef Py_ssize_t _behind_varint(const unsigned char *data, Py_ssize_t at, Py_ssize_t end) noexcept
+
+@cython.locals(found=Py_ssize_t, shift=Py_ssize_t)
+cdef Py_ssize_t _length(const unsigned char *data, Py_ssize_t at, Py_ssize_t end) noexcept
 
 cdef Py_ssize_t _head(
     const unsigned char *data, ProduceScan scan, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end

@@ -12,10 +12,14 @@ _MAX_ENTRIES = MAX_ENTRIES
 _HEADER_BYTES = HEADER_BYTES
 _MOST_COUNTED = MOST_COUNTED
 _FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
+_CLOSED = 0x27
+"""The attributes of batches whose records can't be read: compressed ones, and markers of transactions."""
+_SMALL_BYTES = 1_000
+"""Records below this size, on average, are not walked: to search their bytes costs less."""
 
 
 class ProducePartition:
-    __slots__ = ("end", "partition", "records_end", "records_start", "start")
+    __slots__ = ("end", "partition", "records", "records_end", "records_start", "start")
     partition: int
     start: int
     """The start of the partition's entry (its number) ..."""
@@ -24,6 +28,8 @@ class ProducePartition:
     records_start: int
     """-1 where the records are null."""
     records_end: int
+    records: int
+    """How many, as `first_headers` has found them."""
 
     def first_batch(self, buffer: Buffer) -> BatchHeader:
         """Producer id, epoch, sequence, count: raises `WireError` where there is no whole batch of magic 2."""
@@ -37,7 +43,9 @@ class ProducePartition:
 
 
 class ProduceTopic:
-    __slots__ = ("end", "name", "partitions", "partitions_at", "start", "tags_at", "topic_id")
+    __slots__ = (
+        "end", "name", "partitions", "partitions_at", "record_bytes", "records", "start", "tags_at", "topic_id",
+    )  # fmt: skip
     name: str
     topic_id: bytes
     start: int
@@ -48,6 +56,9 @@ class ProduceTopic:
     """After the last partition; the topic's tags stand here in flexible versions."""
     end: int
     partitions: list[ProducePartition]
+    records: int
+    """The sums over the partitions, as `first_headers` has found them."""
+    record_bytes: int
 
     def named(self, name: str) -> "ProduceTopic":
         """The same under another name."""
@@ -159,16 +170,22 @@ def scan_produce_beginning(buffer: Buffer, version: int, offset: int, end: int, 
 
 def first_headers(buffer: Buffer, scan: ProduceScan) -> bytes | None:
     """The header bytes of the first batch of each partition of the request in `buffer`; None if a partition has
-    fewer."""
+    fewer. Notes the numbers of records, by the headers of all batches, as `count_records` takes them."""
     readers.enclose("Produce", buffer, scan.start, scan.end)
     data = octets.of(buffer)
     found: list[bytes] = []
     for topic in scan.topics:
+        records = size = 0
         for part in topic.partitions:
             start = part.records_start
             if start < 0 or part.records_end - start < _HEADER_BYTES:
                 return None
             found.append(octets.copy(data, start, start + _HEADER_BYTES))
+            part.records = _count_records(data, start, part.records_end)
+            records += part.records
+            size += part.records_end - start
+        topic.records = records
+        topic.record_bytes = size
     return b"".join(found)
 
 
@@ -187,45 +204,6 @@ def led_by(topic: ProduceTopic, leaders: tuple[int | None, ...]) -> int | None:
     return found
 
 
-class Produced:
-    """The numbers of records and bytes in a request."""
-
-    __slots__ = ("by_partition", "by_topic", "size_by_topic")
-    by_partition: list[int]
-    """Records, in the order of all partitions, and ..."""
-    by_topic: list[int]
-    """... of all topics; `size_by_topic` has the bytes of those."""
-    size_by_topic: list[int]
-
-    @staticmethod
-    def of(records: int, size: int) -> "Produced":
-        """Those of a request with one partition."""
-        found = Produced.__new__(Produced)
-        found.by_partition, found.by_topic, found.size_by_topic = [records], [records], [size]
-        return found
-
-
-def count_produced(buffer: Buffer, scan: ProduceScan) -> Produced:
-    """Records of the request in `buffer`, by the headers of their batches, as `count_records` takes them."""
-    readers.enclose("Produce", buffer, scan.start, scan.end)
-    data = octets.of(buffer)
-    found = Produced.__new__(Produced)
-    found.by_partition, found.by_topic, found.size_by_topic = [], [], []
-    for topic in scan.topics:
-        sum_ = size = 0
-        for part in topic.partitions:
-            if part.records_start >= 0:
-                records = _count_records(data, part.records_start, part.records_end)
-                size += part.records_end - part.records_start
-            else:
-                records = 0
-            found.by_partition.append(records)
-            sum_ += records
-        found.by_topic.append(sum_)
-        found.size_by_topic.append(size)
-    return found
-
-
 def _count_records(data: Buffer, start: int, end: int) -> int:
     records = 0
     at = start
@@ -241,6 +219,50 @@ def _count_records(data: Buffer, start: int, end: int) -> int:
         at = stop
     counted = records  # that many records times so many bytes may be more than a machine's word holds
     return counted * (end - start) // (at - start)
+
+
+def may_have_headers(data: Buffer, start: int, end: int, most: int) -> bool:
+    """Whether one of the first `most` records of the batch at `start` has headers, as far as they end before `end`.
+
+    Records have none if they can't be read. Small records may have some. The caller compares `end` with the buffer.
+    """
+    if end - start < _HEADER_BYTES or data[start + 16] != 2 or data[start + 22] & _CLOSED:
+        return False
+    count, at = octets.int32(data, start + 57), start + _HEADER_BYTES
+    if count * _SMALL_BYTES > end - start:
+        return True
+    for _ in range(min(count, most)):
+        place = _behind_varint(data, at, end)
+        at = place + _length(data, at, end)  # of the next record
+        if at > end or at == place:
+            return False
+        place = _behind_varint(data, place + 1, at)  # the time, behind the attributes
+        place = _behind_varint(data, place, at)  # the offset
+        place = _behind_varint(data, place, at) + _length(data, place, at)  # the key
+        place = _behind_varint(data, place, at) + _length(data, place, at)  # the value
+        if place >= at:
+            return False
+        if data[place]:
+            return True
+    return False
+
+
+def _behind_varint(data: Buffer, at: int, end: int) -> int:
+    while at < end and data[at] > 0x7F:
+        at += 1
+    return at + 1
+
+
+def _length(data: Buffer, at: int, end: int) -> int:
+    """The length that stands here; 0 for null."""
+    found = shift = 0
+    while at < end and shift <= 28:
+        found |= (data[at] & 0x7F) << shift
+        if data[at] < 0x80:
+            break
+        shift += 7
+        at += 1
+    return 0 if found & 1 else found >> 1
 
 
 def _head(data: Buffer, scan: ProduceScan, version: int, offset: int, end: int) -> int:

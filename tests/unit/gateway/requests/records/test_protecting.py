@@ -16,12 +16,14 @@ from services.gateway.authentication.principal import Principal
 from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.data_keys import Found, Wanted
 from services.gateway.requests.plan import Close, Gather, NotConverted, Unreachable, Verbatim
-from services.gateway.requests.records import protected_batches, revealing
+from services.gateway.requests.records import revealed_batches as revealed_module
+from services.gateway.requests.records import revealing
 from services.gateway.requests.records.fetch_routes import route_to as fetch_route
+from services.gateway.requests.records.opened_batches import Written, opened_batches
 from services.gateway.requests.records.produce import handle
 from services.gateway.requests.records.produce_order import MAYBE_WRITTEN
 from services.gateway.requests.records.produce_routes import route_to as produce_route
-from services.gateway.requests.records.protected_batches import Revealed, Stored, Written, revealed_batches
+from services.gateway.requests.records.revealed_batches import Revealed, Stored, revealed_batches
 from services.gateway.wire.batches import batches, crc_is_right
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import parse_request_header
@@ -88,9 +90,10 @@ def numbered(sequence: int = 0) -> bytes:
 
 def sealed(*keys: bytes | None) -> bytes:
     """As the cluster has it."""
-    (records,) = protected_batches.protected_batches([Written("apples", (RULE,), one(*keys))], {"k": KEY}, {})
-    assert isinstance(records, bytes)
-    return records
+    results = opened_batches([Written("apples", one(*keys), protects=(RULE,))], Found({"k": KEY}))
+    assert isinstance(results, list)
+    assert results[0].records is not None
+    return results[0].records
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -247,12 +250,12 @@ def test_what_comes_before_the_first_batch_that_is_withheld_is_given(monkeypatch
     (result,) = revealed(bytes(damaged), "User:eve")
     assert (result.records, result.is_damaged) == (b"", True), "nothing passes unseen"
     house = House()
-    told = revealing.tell_withheld(house.world.view(), "apples", 0, result)
+    told = revealing.withheld_code(house.world.view(), "apples", 0, result)
     assert told == ErrorCode.CORRUPT_MESSAGE
     found = revealed_batches([Stored("apples", (RULE,), clear + sealed(b"a"))], ("User:crm",), {KEY.name: AWAY}, {})
     assert found == [Revealed(clear, "all", "no answer", for_now=True)]
     missing = revealed_batches([Stored("apples", (RULE,), sealed(b"a"))], ("User:crm",), {}, {})
     assert missing == frozenset([KEY.name])
-    monkeypatch.setattr(protected_batches, "ENOUGH_REVEALED", 1)
+    monkeypatch.setattr(revealed_module, "ENOUGH_REVEALED", 1)
     both = [Stored("apples", (RULE,), clear + clear), Stored("apples", (RULE,), clear)]
     assert revealed_batches(both, ("User:crm",), {}, {}) == [Revealed(clear), Revealed(b"")], "the client asks again"

@@ -1,6 +1,8 @@
 """Trace contexts in the records of a Produce, whose batches a client's own library made."""
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mesh.tracing.context import Trace
 from services.gateway.requests.records.trace_contexts import MOST_TRACES, traces_in
@@ -83,6 +85,26 @@ def test_compressed_batches_are_not_opened() -> None:
     zipped = batch_of(*[(b"", traced(1))] * 20, compression=1)
     assert found_in(zipped) is None
     assert parents(found_in(zipped, batch_of((b"x", traced(2))))) == [context(2)]
+
+
+def test_contexts_are_found_among_large_records_without_headers() -> None:
+    plain: list[tuple[bytes, Headers]] = [(b"x" * size, []) for size in (1_500, 0, 4_000, 130)]
+    for place in range(len(plain) + 1):
+        records = [*plain[:place], (b"y" * 2_000, traced(1)), *plain[place:]]
+        assert parents(found_in(batch_of(*records))) == [context(1)]
+    assert found_in(batch_of(*plain)) is None
+    assert found_in(batch_of((LENGTH_BYTE + b"traceparent" + bytes(3_000), []))) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damage_is_never_more_than_a_missing_context(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.sampled_from((0, 1, 63, 64, 2_000)), min_size=1, max_size=4))
+    records = bytearray(batch_of(*((bytes(size), traced(1) if size == 1 else []) for size in sizes)))
+    for place in data.draw(st.lists(st.integers(0, len(records) - 1), max_size=4)):
+        records[place] = data.draw(st.integers(0, 255))
+    found = found_in(bytes(records[: data.draw(st.integers(0, len(records)))]))
+    assert found is None or len(found) <= MOST_TRACES
 
 
 def test_damaged_records_have_no_context() -> None:

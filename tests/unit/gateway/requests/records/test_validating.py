@@ -8,7 +8,7 @@ from mesh.compression import Codec
 from mesh.validation import Compression, Key, Mode, Policy, Rule
 from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.plan import Close, NotConverted, RawResponse, Unreachable
-from services.gateway.requests.records import produce, validating
+from services.gateway.requests.records import opened_batches, produce
 from services.gateway.requests.records.produce_order import MAYBE_WRITTEN
 from services.gateway.wire.errors import ErrorCode
 from tests.unit.gateway.requests.playbook import Playbook, World
@@ -129,7 +129,7 @@ def test_records_are_opened_and_the_answer_names_those_that_break_the_rule(codec
 
 
 def test_more_than_may_come_out_of_a_batch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validating, "MOST_DECOMPRESSED", 10_000)
+    monkeypatch.setattr(opened_batches, "MOST_DECOMPRESSED", 10_000)
     world, _ = world_with(KEYED)
     bomb = packed((bytes(1_000_000), []), codec=Codec.ZSTD)
     assert len(bomb) < 10_000

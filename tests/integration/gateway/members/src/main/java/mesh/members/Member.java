@@ -23,7 +23,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  * properties. Each record is a line "value", a tab and its value; a fault is a line "fault", a tab, its class, a tab
  * and its message. A pair are two consumers of one group; a line "partitions", a tab and their number is said of each
  * when all is read. A share member releases the first delivery of values that begin with "again", accepts the others,
- * and tells of each acknowledgement that failed.
+ * tells the delivery count of each record, and of each acknowledgement that failed.
  */
 public final class Member {
   private static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -112,6 +112,7 @@ public final class Member {
         for (ConsumerRecord<String, String> record : consumer.poll(POLL)) {
           boolean again = record.value().startsWith("again") && record.deliveryCount().orElse((short) 1) == 1;
           consumer.acknowledge(record, again ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT);
+          tell("delivery", record.value(), String.valueOf(record.deliveryCount().orElse((short) 0)));
           tell(again ? "released" : "value", record.value());
           if (!again) {
             settled.add(record.value());

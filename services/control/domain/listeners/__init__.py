@@ -1,0 +1,1 @@
+"""Decisions about listeners of gateways. No I/O."""
