@@ -188,6 +188,18 @@ class GatewaySettings(
         description="Processes that convert records of clients older than 0.11, and open batches for rules about "
         "records, when there is such work.",
     )
+    max_connections_per_address: int = Field(
+        default=0,
+        ge=0,
+        description="Most connections of clients from one IP address to each process; 0: any number, as brokers do by "
+        "default (`max.connections.per.ip`).",
+    )
+    max_connections_per_principal: int = Field(
+        default=0,
+        ge=0,
+        description="Most connections of clients of one principal to each process; 0: any number. Clients that prove "
+        "no name are not counted.",
+    )
     connections_max_idle_s: float = Field(
         default=600.0,
         ge=1,
@@ -262,7 +274,13 @@ class GatewaySettings(
 
     @property
     def client_limits(self) -> ClientLimits:
-        return ClientLimits(self.max_frame_mib * MIB, self.max_requests_per_connection, self.max_in_flight_mib * MIB)
+        return ClientLimits(
+            self.max_frame_mib * MIB,
+            self.max_requests_per_connection,
+            self.max_in_flight_mib * MIB,
+            self.max_connections_per_address,
+            self.max_connections_per_principal,
+        )
 
     @property
     def telemetry(self) -> Telemetry:

@@ -129,7 +129,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self.session.calls.begin(time.time())
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
-            self._gate = gate_for(self, self.entrance, self._transport)
+            self._gate = gate_for(self, self.entrance, self._transport, self._mesh.crowds)
         if self._introduction is not None:
             self._introduction.apply(self.session)
         self._connections.add(self)

@@ -21,9 +21,10 @@ import structlog
 from services.gateway import metrics
 from services.gateway.authentication.conversation import Conversation, Reply, SaslPolicy, Stage
 from services.gateway.authentication.mechanisms import Proved
-from services.gateway.authentication.principal import CERTIFICATE
+from services.gateway.authentication.principal import CERTIFICATE, NOBODY
 from services.gateway.downstream.entrance import Entrance
 from services.gateway.downstream.slots import Slot
+from services.gateway.quotas.crowds import Crowds
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, NoAnswer
 from services.gateway.wire.apis import ApiKey
@@ -77,25 +78,39 @@ class Client(Protocol):
     def who(self) -> dict[str, str | None]: ...
 
 
-def gate_for(client: Client, entrance: Entrance, transport: asyncio.BaseTransport) -> Gate | None:
+def gate_for(client: Client, entrance: Entrance, transport: asyncio.BaseTransport, crowds: Crowds) -> Gate | None:
     """The gate of a client that has to log in first. None: the client's certificate shows its principal.
 
-    If no mapping rule matches the certificate, the connection ends.
+    If no mapping rule matches the certificate, the connection ends. So it does if it is one too many.
     """
+    session = client.session
+    if _is_too_many(client, "address", crowds.came(session.number, session.address)):
+        return None
     if entrance.is_over:  # the listener has changed during the handshake
         client.close("its listener has changed")
         return None
     if entrance.sasl is not None:
         client.bound_frames(0, FIRST_FRAMES_BYTES)
-        return Gate(client, entrance, entrance.sasl)
+        return Gate(client, entrance, entrance.sasl, crowds)
     shown = entrance.shown(transport)
     if shown is not None:
-        client.session.prove(shown)
+        session.prove(shown)
+        if shown is not NOBODY:
+            _is_too_many(client, "principal", crowds.proved(session.number, session.principal))
         return None
     metrics.failed_authentications.labels(entrance.listener, CERTIFICATE).inc()
     log.warning("closing a connection: no mapping rule matches the certificate", **client.who())
     client.drain("no mapping rule matches the certificate")
     return None
+
+
+def _is_too_many(client: Client, whose: str, excess: str | None) -> bool:
+    """Ends the connection for an excess of connections, behind the answers that are due."""
+    if excess is not None:
+        metrics.cut_connections.labels(whose).inc()
+        log.warning("closing a connection: too many of one client", reason=excess, **client.who())
+        client.drain(excess)
+    return excess is not None
 
 
 class Gate:
@@ -105,6 +120,7 @@ class Gate:
         "_began",
         "_client",
         "_conversation",
+        "_crowds",
         "_entrance",
         "_expires",
         "_loop",
@@ -115,8 +131,9 @@ class Gate:
         "_waiting",
     )
 
-    def __init__(self, client: Client, entrance: Entrance, policy: SaslPolicy) -> None:
+    def __init__(self, client: Client, entrance: Entrance, policy: SaslPolicy, crowds: Crowds) -> None:
         self._client = client
+        self._crowds = crowds
         self._entrance = entrance
         self._policy = policy
         self._loop = asyncio.get_running_loop()
@@ -247,6 +264,8 @@ class Gate:
         counted = metrics.successful_reauthentications if renews else metrics.successful_authentications
         counted.labels(self._entrance.listener, conversation.mechanism).inc()
         self._client.admitted(for_good=lifetime_s == inf)
+        session = self._client.session
+        _is_too_many(self._client, "principal", self._crowds.proved(session.number, session.principal))
 
     def _failed(self, conversation: Conversation, reason: str) -> None:
         self._count_failure(conversation, reason)

@@ -24,6 +24,7 @@ from services.gateway.downstream.refused import Refused
 from services.gateway.downstream.tables import Tables, View
 from services.gateway.downstream.waiting_room import WaitingRoom
 from services.gateway.quotas.accounts import Quotas
+from services.gateway.quotas.crowds import UNBOUNDED, Crowds
 from services.gateway.requests.groups.share_opening import end_sessions
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised
@@ -50,6 +51,9 @@ class ClientLimits:
     """Unanswered requests of one connection; more are left in the socket."""
     max_in_flight_bytes: int = 512 * 1024 * 1024
     """The bound for all connections together."""
+    max_of_address: int = UNBOUNDED
+    """Connections."""
+    max_of_principal: int = UNBOUNDED
 
 
 @dataclass(slots=True)
@@ -79,11 +83,13 @@ class Mesh:
     listeners: "OpenListeners | None" = None
     """None: before the start."""
     budget: ByteBudget = field(init=False)
+    crowds: Crowds = field(init=False)
     room: WaitingRoom = field(init=False)
     """Where Fetch requests of quiet consumers wait."""
 
     def __post_init__(self) -> None:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
+        self.crowds = Crowds(self.limits.max_of_address, self.limits.max_of_principal)
         room = self.room = WaitingRoom(self.clusters)
         metrics.waiting_fetches.set_function(lambda: room.waiting)
         metrics.log_end_watches.set_function(lambda: room.watches)
@@ -129,6 +135,7 @@ class Mesh:
 
     def left(self, session: Session) -> None:
         """A client's connection has ended."""
+        self.crowds.left(session.number)
         if self.figures is not None:
             self.figures.left(session)
         end_sessions(session, self.memory.share_sessions)

@@ -64,18 +64,18 @@ class House:
     def validate(self, *rules: Rule) -> None:
         self.gateway.follow(self.rules.validated(*rules))
 
-    def told(self, *values: bytes | None) -> list[str]:
+    def told(self, *values: bytes | None, timeout_ms: int = 60_000) -> list[str]:
         """For each value "stored", or the name of its error."""
         heard: list[str] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             heard.append(error.name() if error else "stored")
 
-        config = {"bootstrap.servers": self.gateway.address, "linger.ms": 0, "message.timeout.ms": 6000}
+        config = {"bootstrap.servers": self.gateway.address, "linger.ms": 0, "message.timeout.ms": timeout_ms}
         producer = Producer(config)
         for value in values:
             producer.produce(self.apples, value, on_delivery=delivered)
-            assert producer.flush(60) == 0
+            assert producer.flush(90) == 0
         return heard
 
     @property
@@ -189,9 +189,9 @@ def test_known_schemas_count_while_the_registry_is_away_and_new_ones_wait_or_pas
     house.validate(named(house.apples))
     assert house.told(good) == ["stored"]
     house.gateway.gateway.mesh.memory.data_keys._registry = Registry("http://127.0.0.1:9")  # type: ignore[attr-defined]
-    assert house.told(good, bad, new) == ["stored", REFUSED, "_MSG_TIMED_OUT"]
+    assert house.told(good, bad, new, timeout_ms=8_000) == ["stored", REFUSED, "_MSG_TIMED_OUT"]
     house.validate(named(house.apples, stores_unchecked=True))
-    assert house.told(good, bad, new) == ["stored", REFUSED, "stored"]
+    assert house.told(good, bad, new, timeout_ms=8_000) == ["stored", REFUSED, "stored"]
 
 
 def test_a_rule_that_marks_stores_the_record_with_the_reason(house: House) -> None:
@@ -203,7 +203,7 @@ def test_a_rule_that_marks_stores_the_record_with_the_reason(house: House) -> No
     producer = Producer(config)
     for value in values:
         producer.produce(house.apples, value, headers={"trace": b"1"})
-    assert producer.flush(60) == 0
+    assert producer.flush(90) == 0
     found = read_messages({"bootstrap.servers": house.c1.bootstrap}, house.apples, 3)
     assert [message.value() for message in found] == values
     assert [headers_of(message).get("mesh-validation") for message in found] == [
@@ -224,7 +224,7 @@ def test_refused_records_are_in_the_topic_of_dead_letters_before_their_client_he
     )
     house.gateway.follow(house.rules.to("c2", [letters]))
     house.validate(rule)
-    assert house.told(b"[]") == ["_MSG_TIMED_OUT"], "no dead letter, no refusal"
+    assert house.told(b"[]", timeout_ms=8_000) == ["_MSG_TIMED_OUT"], "no dead letter, no refusal"
     create_topic(kafka_c2, letters, 1)
     assert house.told(b"{}", b"[]", None) == ["stored", REFUSED, "stored"]
     (found,) = read_messages({"bootstrap.servers": kafka_c2.bootstrap}, letters, 1)

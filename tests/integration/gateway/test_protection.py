@@ -115,12 +115,12 @@ class House:
     def write(self, topic: str, *values: str | bytes | None, **config: Any) -> list[str]:
         """The name of each record's error, or ""."""
         heard: list[str] = []
-        producer = Producer(self.confluent(OTHER, **{"linger.ms": 0, "message.timeout.ms": 20_000, **config}))
+        producer = Producer(self.confluent(OTHER, **{"linger.ms": 0, "message.timeout.ms": 60_000, **config}))
         for value in values:
             producer.produce(
                 topic, value, "key", on_delivery=lambda error, _: heard.append(error.name() if error else "")
             )
-            assert producer.flush(60) == 0
+            assert producer.flush(90) == 0
         return heard
 
     def written_by_version(self, version: int, value: str) -> bool:

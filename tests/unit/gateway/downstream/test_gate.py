@@ -30,6 +30,7 @@ from services.gateway.wire.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage, staged
 from tests.unit.gateway.downstream.raw_client import RawClient
 
@@ -332,3 +333,22 @@ async def test_a_file_of_users_that_can_not_be_read_leaves_the_last_users(tmp_pa
         assert logs[0]["event"] == "the file of users could not be read again, the last users stay"
         assert "a2V5" not in str(logs)
         assert await topics(alice) == ["apples", "bananas"]
+
+
+async def test_an_address_has_so_many_connections_and_no_more(tmp_path: Path) -> None:
+    async with entered(tmp_path, max_connections_per_address=2) as stage:
+        first, _second, third = [await stage.connect() for _ in range(3)]
+        assert await third.closed() == b""
+        first.close()
+        await until(lambda: len(stage.gateway.connections) == 1)
+        assert (await logs_in(await stage.connect())).error_code == 0
+
+
+async def test_a_principal_has_so_many_connections_and_no_more(tmp_path: Path) -> None:
+    async with entered(tmp_path, max_connections_per_principal=1) as stage:
+        first, second, third = [await stage.connect() for _ in range(3)]
+        assert (await logs_in(first)).error_code == 0
+        assert (await logs_in(second, "bob")).error_code == 0, "somebody else"
+        await logs_in(third)
+        assert await third.closed() == b""
+        assert await topics(first) == ["apples", "bananas"]

@@ -262,9 +262,10 @@ async def test_a_lost_watch_sends_all_who_wait(stage: Stage, logs: Logs) -> None
     for writer in list(stage.c1.connections):
         writer.transport.abort()
     logs.change(end=6)
-    answer = await client.answer(FetchResponse)
+    await someone_waits(stage, 0)
     assert time.monotonic() - began < LONG_MS / 2000
     assert room(stage).watches == 0
+    answer = await client.answer(FetchResponse)
     while seen(answer) != [("apples", 0, b"r")]:
         assert seen(answer) == [("apples", ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")], "as for a poll that was sent"
         answer = await ask(client, poll("apples"))
