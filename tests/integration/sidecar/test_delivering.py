@@ -93,11 +93,14 @@ def backend(backend_of_module: doubles.Backend) -> doubles.Backend:
 
 @asynccontextmanager
 async def delivering(
-    access: BackendAccess | doubles.Backend, policy: DeliveryPolicy = POLICY, content: Content = Content.RECORDS
+    access: BackendAccess | doubles.Backend,
+    policy: DeliveryPolicy = POLICY,
+    content: Content = Content.RECORDS,
+    circuit: CircuitSettings = CIRCUIT,
 ) -> AsyncIterator[Deliverer]:
     if isinstance(access, doubles.Backend):
         access = access_to(access)
-    target = Target(Backend(access), CallWriter(content, HeaderShape.MAP, Format.JSON), CIRCUIT)
+    target = Target(Backend(access), CallWriter(content, HeaderShape.MAP, Format.JSON), circuit)
     deliverer = Deliverer(target, policy, REPLIES)
     try:
         yield deliverer
@@ -195,7 +198,8 @@ async def test_a_backend_that_refuses_every_record_does_not_drain_its_topic_into
 ) -> None:
     lanes, each = 8, 25
     backend.always(status(400))
-    async with delivering(backend) as deliverer:
+    longer = replace(CIRCUIT, pause=4.0, max_pause=4.0)  # no further record is refused before the backend is well
+    async with delivering(backend, circuit=longer) as deliverer:
         calls = [asyncio.create_task(deliverer.deliver(batch(each, first=each * lane))) for lane in range(lanes)]
         await until(lambda: deliverer.target.circuit.state is not CircuitState.CLOSED)
         backend.cure()

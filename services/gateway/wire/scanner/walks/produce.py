@@ -63,6 +63,7 @@ class ProduceTopic:
     def named(self, name: str) -> "ProduceTopic":
         """The same under another name."""
         topic = ProduceTopic.__new__(ProduceTopic)
+        topic.records, topic.record_bytes = self.records, self.record_bytes
         topic.name = name
         topic.topic_id = self.topic_id
         topic.start = self.start
@@ -113,6 +114,7 @@ def scan_produce(buffer: Buffer, version: int, offset: int, end: int) -> Produce
     topics: list[ProduceTopic] = []
     for _ in range(count):
         topic = ProduceTopic.__new__(ProduceTopic)
+        topic.records = topic.record_bytes = 0
         at = _named(data, topic, version, at, end)
         topic.partitions = []
         at = _produce_partitions(data, at, end, flexible, left, topic.partitions)
@@ -142,6 +144,7 @@ def scan_produce_beginning(buffer: Buffer, version: int, offset: int, end: int, 
     scan = ProduceScan.__new__(ProduceScan)
     topic = ProduceTopic.__new__(ProduceTopic)
     part = ProducePartition.__new__(ProducePartition)
+    topic.records = topic.record_bytes = part.records = 0
     at = _head(data, scan, version, offset, end)
     count, at = readers.count(data, at, end, flexible, 0, "Produce.topics")
     if count != 1:
@@ -308,6 +311,7 @@ def _produce_partitions(
         if end - at < head:
             raise truncated("Produce.partition", at, head, end)
         part = ProducePartition.__new__(ProducePartition)
+        part.records = 0
         part.partition = octets.int32(data, at)
         part.start = at
         if flexible:
