@@ -38,7 +38,7 @@ POLL_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One pytest run: folders below `tests`, and about how long it takes beside the others."""
+    """One pytest run: folders (or single files) below `tests`, and about how long it takes beside the others."""
 
     folders: tuple[str, ...]
     seconds: int
@@ -77,9 +77,20 @@ STAGES = {
             Part(("integration/control",), 800),
             Part(("integration/sidecar", "integration/contract"), 730),
             Part(("integration/router",), 700),
-            Part(("integration/gateway",), 540),
+            Part(("integration/gateway",), 600),
             Part(("unit", "fuzz"), 470),
-            Part(("integration/gateway/groups", "integration/gateway/transactions"), 400),
+            Part(
+                (
+                    "integration/gateway/groups",
+                    "integration/gateway/transactions",
+                    "integration/gateway/test_leaders_move.py",
+                    "integration/gateway/test_quiet_consumers.py",
+                    "integration/gateway/test_quotas.py",
+                    "integration/gateway/test_suite_as_two_tenants.py",
+                    "integration/gateway/test_tenants.py",
+                ),
+                590,
+            ),
             Part(("integration/console",), 400),
             Part(("integration/meshctl",), 200),
             Part(("integration/local", "integration/local_clients", "integration/pipeline_clients", "kubernetes"), 110),

@@ -7,10 +7,11 @@ Many requests that end or are woken at once go on in portions.
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from services.gateway import metrics
 from services.gateway.requests.plan import Broker, Call, Lane, Outcome, RawResponse, Sent
@@ -48,13 +49,16 @@ Key = tuple[int, int]
 """The incarnation of the cluster, and the broker's id."""
 
 
-class _Watched(NamedTuple):
+@dataclass(eq=False, slots=True)
+class _Watched:
     """One watch, and its connection."""
 
     cluster: str
     key: Key
     watch: LogEndWatch
     lanes: Lanes
+    timer: asyncio.TimerHandle | None = None
+    """The bound of the request that is on its way, also while a connection for it is opened."""
 
 
 class WaitingRoom:
@@ -205,8 +209,9 @@ class WaitingRoom:
             self._ask(watched)
 
     def _ask(self, watched: _Watched) -> None:
-        cluster, key, watch, lanes = watched
-        now = monotonic()
+        cluster, key, watch, now = watched.cluster, watched.key, watched.watch, monotonic()
+        if watch not in self._watched:
+            return
         if not self._is_same(cluster, key):
             self._lost(watched)
             return
@@ -220,9 +225,15 @@ class WaitingRoom:
         broker = watch.broker
         timeout_s = WATCH_MS / 1000 + OVERDUE_S
         call = Call(cluster, request.message, broker.version, Broker(key[1]), Lane.FETCH, timeout_s, raw=True)
-        self._clusters.submit(call, lanes, OUR_CLIENT_ID, partial(self._settled, watched, now))
+        watched.timer = self._running_loop().call_later(timeout_s + OVERDUE_S, self._lost, watched)
+        self._clusters.submit(call, watched.lanes, OUR_CLIENT_ID, partial(self._settled, watched, now))
 
     def _settled(self, watched: _Watched, asked_at: float, outcome: Outcome | Sent, _: bool) -> None:
+        if watched.watch not in self._watched:
+            return  # it has ended meanwhile
+        if watched.timer is not None:
+            watched.timer.cancel()
+            watched.timer = None
         scan = scan_of(outcome) if isinstance(outcome, RawResponse) else None
         if scan is None:
             self._lost(watched)
@@ -245,6 +256,8 @@ class WaitingRoom:
 
     def _ended(self, watched: _Watched, reason: str) -> None:
         del self._watched[watched.watch]
+        if watched.timer is not None:
+            watched.timer.cancel()
         watched.lanes.close(reason)
         if not watched.watch.broker.watches and self._brokers.get(watched.key) is watched.watch.broker:
             del self._brokers[watched.key]

@@ -11,8 +11,10 @@ import pytest
 from services.gateway import metrics
 from services.gateway.downstream import fetch_forwarding, waiting_room
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.requests.plan import Call, Lane
 from services.gateway.requests.records import log_ends
 from services.gateway.upstream.connection import OUR_CLIENT_ID
+from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader
@@ -278,6 +280,28 @@ async def test_a_watch_that_hangs_sends_all_who_wait(stage: Stage, logs: Logs) -
     await someone_waits(stage)
     began = time.monotonic()
     logs.end = 6  # of which the watch does not hear
+    assert seen(await client.answer(FetchResponse)) == [("apples", 0, b"r")]
+    assert time.monotonic() - began < LONG_MS / 2000
+
+
+async def test_a_watch_whose_request_is_never_sent_sends_all_who_wait(
+    stage: Stage, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await waits(stage)
+    client.send(poll("apples", wait_ms=LONG_MS), VERSION)
+    await someone_waits(stage)
+    began, clusters = time.monotonic(), stage.gateway.mesh.clusters
+    submit, swallowed = clusters.submit, asyncio.Event()
+
+    def swallow(call: Call, lanes: Lanes, client_id: str | None, *more: Any) -> None:
+        if client_id == OUR_CLIENT_ID and call.lane is Lane.FETCH:
+            swallowed.set()
+        else:
+            submit(call, lanes, client_id, *more)
+
+    monkeypatch.setattr(clusters, "submit", swallow)
+    await swallowed.wait()
+    logs.end = 6
     assert seen(await client.answer(FetchResponse)) == [("apples", 0, b"r")]
     assert time.monotonic() - began < LONG_MS / 2000
 
