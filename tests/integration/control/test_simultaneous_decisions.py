@@ -23,7 +23,9 @@ async def test_of_two_moves_of_a_topic_that_start_at_once_one_starts(
     started = [moves.StartTopicMove(request, timeout=CALL) for _ in range(2)]
     outcomes = await asyncio.gather(*started, return_exceptions=True)
     refused = [each for each in outcomes if isinstance(each, grpc.aio.AioRpcError)]
-    assert [each.code() for each in refused] == [grpc.StatusCode.ABORTED], outcomes
+    assert len(refused) == 1, outcomes
+    # FAILED_PRECONDITION: on a busy machine the first one has started before the other is read
+    assert refused[0].code() in (grpc.StatusCode.ABORTED, grpc.StatusCode.FAILED_PRECONDITION)
     assert len(mesh_of_two.control.journal.view.topic_moves.open) == 1
 
 
