@@ -14,7 +14,6 @@ import structlog
 from mesh.lifecycle import Lifecycle
 from mesh.member_keys import MemberKeys
 from mesh.rpc import (
-    acls_grpc,
     admin_grpc,
     audit_grpc,
     clients_grpc,
@@ -23,29 +22,23 @@ from mesh.rpc import (
     instances_grpc,
     kafka_changes_grpc,
     lineage_grpc,
-    listeners_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
-    protection_grpc,
-    quotas_grpc,
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
-    tenants_grpc,
     topic_moves_grpc,
     topics_grpc,
     traffic_grpc,
     transactions_grpc,
     users_grpc,
-    validation_grpc,
 )
 from mesh.rpc.server import RpcServer
 from mesh.rpc.token_callers import TokenCallers
 from mesh.telemetry import serve_management
 from services.control.api.access_gate import AccessGate
 from services.control.api.access_service import AccessService
-from services.control.api.acl_service import AclService
 from services.control.api.approval_gate import ApprovalGate
 from services.control.api.approval_plans import ApprovalPlans
 from services.control.api.approval_service import ApprovalService
@@ -61,29 +54,24 @@ from services.control.api.instance_service import InstanceService
 from services.control.api.kafka_change_service import KafkaChangeService
 from services.control.api.lag_answers import LagAnswers
 from services.control.api.lineage_service import LineageService
-from services.control.api.listener_service import ListenerService
 from services.control.api.member_report_service import MemberReportService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
+from services.control.api.policy_services import policy_services
 from services.control.api.profile_service import ProfileService
-from services.control.api.protection_service import ProtectionService
 from services.control.api.query_service import QueryService
-from services.control.api.quota_service import QuotaService
 from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.replay_service import ReplayService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.subscription_service import SubscriptionService
-from services.control.api.tenant_service import TenantService
 from services.control.api.topic_move_service import TopicMoveService
 from services.control.api.topic_service import TopicService
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
 from services.control.api.user_service import UserService
 from services.control.api.user_verifier_service import UserVerifierService
-from services.control.api.validation_service import ValidationService
 from services.control.decisions.access.commands import AccessDecisions
-from services.control.decisions.acls.commands import AclDecisions
 from services.control.decisions.change_control.proposals import ProposalDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
@@ -265,12 +253,7 @@ class Control:
             (lineage_grpc, LineageService(journal, lineage, traffic, access, clock, settings.lineage_edges)),
             (transactions_grpc, TransactionService(journal)),
             (kafka_changes_grpc, KafkaChangeService(journal, calls, self.approved_calls.method_of, allowed=by_kafka)),
-            (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
-            (quotas_grpc, QuotaService(journal, members.routers_below)),
-            (protection_grpc, ProtectionService(journal, members.routers_below)),
-            (validation_grpc, ValidationService(journal, members.routers_below)),
-            (tenants_grpc, TenantService(journal, members.routers_below)),
-            (listeners_grpc, ListenerService(journal, members)),
+            *policy_services(journal, members),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),
         )

@@ -11,16 +11,10 @@ from services.control.api import pages, shapes
 from services.control.decisions.past.history import Before, History
 from services.control.decisions.past.revisions import Past
 from services.control.decisions.rules.questions import ClusterQuestions
-from services.control.domain.acls.acls import ACLS
 from services.control.domain.errors import InvalidField
-from services.control.domain.listeners.listeners import LISTENERS
 from services.control.domain.past.history import Entry
 from services.control.domain.past.revisions import Differences, Moved, differences, moved_topics
-from services.control.domain.protection.rules import PROTECTION
-from services.control.domain.quotas.quotas import QUOTAS
-from services.control.domain.tenants.tenants import TENANTS
-from services.control.domain.validation.rules import VALIDATION
-from services.control.domain.view import RULES_STREAM, MeshView
+from services.control.domain.view import POLICIES, RULES_STREAM, MeshView
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections
@@ -134,7 +128,7 @@ WITH_HISTORY = (
 
 def _stream(name: str) -> str:
     """The stream that holds the decisions about a resource."""
-    if name in (ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION, LISTENERS):
+    if name in POLICIES:
         return name
     collection, _, identifier = name.partition("/")
     if collection not in WITH_HISTORY or not identifier:

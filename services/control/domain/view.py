@@ -35,6 +35,8 @@ from services.control.domain.validation.rules import VALIDATION
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
+POLICIES = (ACLS, LISTENERS, PROTECTION, QUOTAS, TENANTS, VALIDATION)
+"""The streams of the policies that tables carry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,6 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION, LISTENERS, f"{TOPIC_MOVES}/",
-        APPROVALS, f"{PROPOSALS}/", f"{OWNERS}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", *POLICIES, f"{TOPIC_MOVES}/", APPROVALS, f"{PROPOSALS}/", f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -15,7 +15,7 @@ from mesh.event_log import upcast
 from mesh.routing import RuleVersion
 from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, routing
-from services.control.domain.view import RULES_STREAM, Origin
+from services.control.domain.view import POLICIES, RULES_STREAM, Origin
 from services.control.store import schema
 from services.control.store.database import Database
 
@@ -23,7 +23,7 @@ AGGREGATES = (
     "stream <> 'rules' and stream not like 'instances/%' and stream not like 'members/%' "
     "and stream not like 'schedules/%' and stream not like 'replays/%' and stream not like 'access/%' "
     "and stream not like 'users/%' "
-    "and stream not in ('acls', 'listeners', 'protection', 'quotas', 'tenants', 'validation')"
+    f"and stream not in {POLICIES}"
 )
 """Streams whose last events hold all of their state. An index covers these, and those of access, users and policies."""
 NO_DECISIONS = ("rollout_switched", "rollout_aborted", "replay_progressed")
