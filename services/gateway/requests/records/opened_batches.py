@@ -5,7 +5,7 @@ Theory of operation
    that a rule refuses is not written again.
 2. The process may not know all schemas that the records name. It goes on to the end then, and says all that it lacks.
 3. A batch is stored as the rules say or not at all: records that can't be read or protected never pass.
-4. Bombs: `MOST_DECOMPRESSED` bounds the bytes, `record_checks` the time of all checks, `mesh.schemas.content` one
+4. Bombs: `MOST_DECOMPRESSED` bounds the bytes, `record_checks` the time of all checks, `content_checks` one
    value. A value whose check takes longer still, or too much memory, ends its process (`downstream.conversions`).
 """
 

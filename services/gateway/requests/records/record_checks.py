@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from mesh.protection.keys import NoKey
-from mesh.schemas.content import Check, check_of
 from mesh.schemas.framing import framed_value
 from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError, SchemaKind
 from mesh.validation import Breach, Content, Fault, Mode, Record, Rule, ValueSchema, record_fault
 from mesh.validation.checks import in_rule
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.data_keys import Found, LatestOf, SchemaOf
+from services.gateway.requests.records.content_checks import Check, check_of
 from services.gateway.wire.record_editing import Part
 
 MOST_TOLD: Final = 100

@@ -14,14 +14,13 @@ from mesh.protection.keys import DataKey, NoKey, Wrapped
 from mesh.protection.policy import Policy as ProtectionPolicy
 from mesh.protection.records import Revealing
 from mesh.protection.rule import Rule as ProtectionRule
-from mesh.schemas import content
 from mesh.schemas.framing import prefix_of
 from mesh.schemas.schema import RegisteredSchema, SchemaKind
 from mesh.validation import Compression, Content, Mode, Policy, Rule, ValueSchema
 from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.data_keys import Found, LatestOf, SchemaOf, Wanted
 from services.gateway.requests.plan import Call, NotConverted, RawResponse, Verbatim
-from services.gateway.requests.records import record_checks
+from services.gateway.requests.records import content_checks, record_checks
 from services.gateway.requests.records.opened_batches import MARK, Opened, Written, opened_batches
 from services.gateway.requests.records.produce import handle
 from services.gateway.wire.batches import batches
@@ -231,9 +230,9 @@ def test_checks_that_take_too_long_refuse_the_batch(monkeypatch: pytest.MonkeyPa
 def test_a_schema_that_can_not_be_used_is_not_compiled_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[RegisteredSchema] = []
 
-    def check_of(schema: RegisteredSchema) -> content.Check:
+    def check_of(schema: RegisteredSchema) -> content_checks.Check:
         made.append(schema)
-        return content.check_of(schema)
+        return content_checks.check_of(schema)
 
     monkeypatch.setattr(record_checks, "check_of", check_of)
     text = '{"pattern": "(?=never)"}'

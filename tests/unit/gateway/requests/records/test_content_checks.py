@@ -11,10 +11,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from mesh.schemas import content
-from mesh.schemas.content import check_of
 from mesh.schemas.protobuf import message_path
 from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
+from services.gateway.requests.records import content_checks
+from services.gateway.requests.records.content_checks import check_of
 
 SECRET = "4111-1111"
 ORDER: dict[str, Any] = {
@@ -243,7 +243,7 @@ def test_a_large_value_that_is_not_valid_takes_no_longer_than_one_that_is() -> N
 
 
 def test_a_value_that_is_too_large_to_be_checked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "LARGEST", 10)
+    monkeypatch.setattr(content_checks, "LARGEST", 10)
     check = check_of(schema(SchemaKind.JSON, "{}"))
     assert check(b'"12345678"') is None
     assert check(b'"123456789"') == "the value has 11 bytes, and 10 can be checked"
