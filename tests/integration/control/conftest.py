@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.control.decisions.members import rollouts
+from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.gateway_pair import GatewayPair
@@ -18,6 +19,12 @@ from tests.integration.control.world import World
 def database(postgres: PostgresServer) -> str:
     """URL of a fresh, migrated database."""
     return postgres.migrated()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The authority of the mesh."""
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture

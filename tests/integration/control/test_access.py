@@ -60,11 +60,6 @@ class Caller:
         return [(each.principal, each.role) for each in answer.grants]
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 async def secured(
     database: str, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, events_topic: str, authority: Authority

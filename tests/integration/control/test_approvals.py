@@ -49,11 +49,6 @@ from tests.integration.control.test_secured_transactions import begun
 from tests.integration.control.world import CALL, World, checked, create_topic, refused, until
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 def issuer() -> Iterator[TokenIssuer]:
     with TokenIssuer().running() as made:

@@ -21,11 +21,6 @@ Meshctl = Callable[..., Awaitable[tuple[int, str]]]
 NEEDS_APPROVAL = 6
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 def issuer() -> Iterator[TokenIssuer]:
     with TokenIssuer().running() as made:

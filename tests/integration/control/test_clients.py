@@ -18,12 +18,6 @@ KINDS = 5
 GATEWAY = admin.Member(name="members/g1", kind=admin.MEMBER_KIND_GATEWAY)
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """The authority of the mesh."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 async def secured(
     database: str, kafka_c1: KafkaCluster, events_topic: str, authority: Authority

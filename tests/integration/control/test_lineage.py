@@ -30,11 +30,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "GONE_AFTER", timedelta(seconds=1))
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @contextlib.asynccontextmanager
 async def secured(
     database: str, cluster: KafkaCluster, events_topic: str, authority: Authority, **settings: Any

@@ -23,12 +23,6 @@ from tests.integration.control.world import CALL, World, refused, until
 from tests.integration.router.parts import ServiceProcess
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """The authority of the mesh."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 async def secured(
     database: str, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, events_topic: str, authority: Authority

@@ -27,11 +27,6 @@ from tests.integration.control.world import CALL, WITHIN, World, checked, refuse
 from tests.integration.router.parts import ServiceProcess
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 async def signed(
     database: str,

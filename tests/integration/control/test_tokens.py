@@ -27,11 +27,6 @@ MESH = "mesh"
 """The audience."""
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 def issuer() -> Iterator[TokenIssuer]:
     with TokenIssuer().running() as made:
