@@ -11,7 +11,12 @@ from mesh.rpc import listeners
 
 def listener_text(of: listeners.Listener) -> str:
     """ "outside: SASL_SSL, SCRAM-SHA-512, port 9094"."""
-    return f"{of.name}: {', '.join(_parts(listener_from_proto(of)))}"
+    return f"{of.name}: {policy_text(of)}"
+
+
+def policy_text(of: listeners.Listener) -> str:
+    """The same without its name."""
+    return ", ".join(_parts(listener_from_proto(of)))
 
 
 def change_text(of: listeners.ListenerChange) -> str:

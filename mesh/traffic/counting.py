@@ -80,7 +80,7 @@ class Tally(Protocol):
     def recent(self) -> array[float]:
         """Latencies that are not in the sketch yet."""
 
-    def latencies(self, new_sketch: NewSketch) -> builtins.bytes:
+    def latencies(self) -> builtins.bytes:
         """All latencies as a sketch; empty for none."""
 
 
@@ -108,16 +108,16 @@ class PlainTally:
     def took(self, milliseconds: float) -> None:
         self.recent.append(milliseconds)
         if len(self.recent) >= FOLDED_VALUES:
-            self._fold(self._new_sketch)
+            self._fold()
 
-    def latencies(self, new_sketch: NewSketch) -> bytes:
+    def latencies(self) -> bytes:
         if self.recent:
-            self._fold(new_sketch)
+            self._fold()
         return b"" if self._sketch is None else self._sketch.written()
 
-    def _fold(self, new_sketch: NewSketch) -> None:
+    def _fold(self) -> None:
         if self._sketch is None:
-            self._sketch = new_sketch()
+            self._sketch = self._new_sketch()
         self._sketch.fold(self.recent)
         self.recent = array("f")
 

@@ -8,7 +8,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from mesh.rpc import traffic
 from mesh.traffic.counting import Combination, Interval, Tally
 from mesh.traffic.receipts import OVERFLOW, Reading, Sent, packed
-from mesh.traffic.sketches import LatencySketch
 
 REPORT_BYTES = 900_000
 """Bound of one report: by default, brokers take records of 1 MB."""
@@ -71,5 +70,5 @@ def _counter(who: Combination, tally: Tally) -> traffic.TrafficCounter:
         bytes=tally.bytes,
         calls=tally.calls,
         errors=tally.errors,
-        latency_sketch=tally.latencies(LatencySketch),
+        latency_sketch=tally.latencies(),
     )

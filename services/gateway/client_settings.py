@@ -97,8 +97,8 @@ class AuthenticationSettings(TokenBounds):
         default=30.0,
         ge=0,
         le=86_400,
-        description="Seconds for which the connections of a listener that control has closed or changed go on, unless "
-        "their proof counts no more: these end at once. See `docs/how-to/gateway-addresses.md`.",
+        description="Seconds for which connections go on when control has closed or changed their listener. Those "
+        "whose proof counts no more end at once. See `docs/how-to/gateway-addresses.md`.",
     )
     principal_mapping_rules: str = Field(
         default="DEFAULT",

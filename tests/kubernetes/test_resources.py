@@ -24,7 +24,7 @@ IDLE_GATEWAY = 110e6
 
 
 def values(service: str) -> tuple[str, str, str]:
-    """What the chart, or the sidecar's example, has for this service."""
+    """The figures of the chart, or of the sidecar's example, for this service."""
     found: Any = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     if service == "sidecar.yaml":
         found = yaml.safe_load((ROOT / "deploy" / "kubernetes" / service).read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mesh.listeners.words import listener_text
+from mesh.listeners.words import policy_text
 from mesh.rpc import listeners
 from services.console.asking import Ask
 from services.console.parts import Cells, Page, Table
@@ -13,7 +13,7 @@ SILENT = "No gateway has reported its listeners."
 
 async def listing(ask: Ask) -> Page:
     answer = await ask.caller.call(ask.caller.stubs.listeners.ListListeners, listeners.ListListenersRequest())
-    decided: list[Cells] = [listener_text(each).split(": ", 1) for each in answer.listeners]
+    decided: list[Cells] = [[each.name, policy_text(each)] for each in answer.listeners]
     of = f"Of revision {answer.revision:,}." if answer.revision else ""
     columns = ("Gateway", "Listener", "Address", "Advertised", "From", "Ending connections", "Open")
     parts = [

@@ -205,7 +205,7 @@ class WaitingRoom:
 
     def _look(self, watched: _Watched) -> None:
         """The watch had no ends a while ago."""
-        if watched.watch in self._watched and not watched.watch.goes_on:
+        if not watched.watch.goes_on:
             self._ask(watched)
 
     def _ask(self, watched: _Watched) -> None:

@@ -137,7 +137,7 @@ def test_variants(variants_rig: Rig, board: Board, workload: Workload, rounds: i
 
 @pytest.mark.parametrize("workload", (W4, W4_1_KIB, W1S), ids=of_name)
 def test_watched(watched_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
-    """What is counted and traced costs small requests most."""
+    """Counts and traces cost small requests most."""
     short = seconds / PARTS_OF_A_ROUND  # a rate is no matter here, and what disturbs a short round disturbs all of it
     board.watched.append(take_turns(watched_rig, watched_rig.ways[1:], workload, rounds * PARTS_OF_A_ROUND, short))
 

@@ -350,7 +350,7 @@ def several(house: House, tmp_path: Path) -> Iterator[tuple[RunningWorkers, Rout
 
 
 def faults(router: Router, member: str) -> dict[str, str]:
-    """Of the listeners, as a worker has reported last."""
+    """The faults of listeners by name, as a worker has reported last."""
     reports = [each.clients for each in list(router.said.get(member, ())) if each.HasField("clients")]
     return {each.name: each.fault for each in reports[-1].listeners} if reports else {}
 

@@ -17,5 +17,5 @@ class ToBroker(BrokerConnection):
 
 
 def open_entrance(host: str) -> Entrance:
-    """Of a listener that asks for nothing."""
+    """The entrance of a listener that asks for nothing."""
     return Entrance(Listener(host, 1, Security.PLAINTEXT, Advertised(host, 1)))

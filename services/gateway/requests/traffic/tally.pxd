@@ -13,4 +13,4 @@ cdef class Tally:
 
     cpdef took(self, double milliseconds)
 
-    cpdef _fold(self, object new_sketch)
+    cpdef _fold(self)

@@ -33,11 +33,11 @@ class Tally:
     def took(self, milliseconds: float) -> None:
         octets.add_float32(self._recent, milliseconds)
         if len(self._recent) >= _FOLDED_BYTES:
-            self._fold(self._new_sketch)
+            self._fold()
 
-    def latencies(self, new_sketch: NewSketch) -> bytes:
+    def latencies(self) -> bytes:
         if self._recent:
-            self._fold(new_sketch)
+            self._fold()
         return b"" if self._sketch is None else self._sketch.written()
 
     @property
@@ -46,8 +46,8 @@ class Tally:
         found.frombytes(self._recent)
         return found
 
-    def _fold(self, new_sketch: NewSketch) -> None:
+    def _fold(self) -> None:
         if self._sketch is None:
-            self._sketch = new_sketch()
+            self._sketch = self._new_sketch()
         self._sketch.fold(self.recent)
         self._recent = bytearray()

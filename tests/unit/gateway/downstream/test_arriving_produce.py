@@ -309,17 +309,10 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(
     before = cut._value.get()
     client = await warm(stage)
     request = await half(client)
-
-    async def drip() -> None:
-        while True:
-            request.drop()
-            await asyncio.sleep(0.01)
-
-    dripping = asyncio.create_task(drip())
-    try:
-        await client.closed()
-    finally:
-        dripping.cancel()
+    closed = asyncio.create_task(client.closed())
+    while not closed.done():
+        request.drop()
+        await asyncio.wait([closed], timeout=0.01)
     assert cut._value.get() == before + 1
     assert not stored_records(stage)
 

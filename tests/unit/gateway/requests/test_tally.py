@@ -28,7 +28,7 @@ def test_latencies_are_a_sketch_whose_quantiles_are_right(calls: int) -> None:
         tally.add(1, 100, 0)
         tally.took(float(number))
 
-    sketch = datasketches.kll_floats_sketch.deserialize(tally.latencies(LatencySketch))
+    sketch = datasketches.kll_floats_sketch.deserialize(tally.latencies())
     assert (tally.calls, tally.records, tally.bytes, tally.errors) == (calls, calls, 100 * calls, 0)
     assert sketch.n == calls
     assert (sketch.get_min_value(), sketch.get_max_value()) == (0, calls - 1)
@@ -49,14 +49,14 @@ def test_latencies_wait_in_a_bounded_place_for_their_sketch() -> None:
     for _ in range(2 * FOLDED_VALUES + 1):
         tally.took(1.0)
     assert folded == [FOLDED_VALUES, FOLDED_VALUES]
-    assert tally.latencies(Sketch) == b"sketch"
+    assert tally.latencies() == b"sketch"
     assert sum(folded) == 2 * FOLDED_VALUES + 1
 
 
 def test_a_call_whose_time_nobody_knows_has_no_sketch() -> None:
     tally = Tally(LatencySketch)
     tally.add(1, 100, 1)
-    assert tally.latencies(LatencySketch) == b""
+    assert tally.latencies() == b""
 
 
 @given(st.lists(st.sampled_from((*range(len(KEYS)), "take", "forget")), max_size=60))

@@ -85,7 +85,7 @@ def test_latencies_are_a_sketch_whose_quantiles_are_right(calls: int) -> None:
         counted.count(SHOP_WRITES, float(number))
 
     tally = counted.take(TEN_SECONDS_LATER).tallies[SHOP_WRITES]
-    sketch = datasketches.kll_floats_sketch.deserialize(tally.latencies(LatencySketch))
+    sketch = datasketches.kll_floats_sketch.deserialize(tally.latencies())
     assert sketch.n == calls
     assert sketch.get_max_value() == calls - 1
     assert sketch.get_quantile(0.5) == pytest.approx(calls / 2, abs=1 + calls * 0.02)
@@ -105,7 +105,7 @@ def test_latencies_wait_in_a_bounded_place_for_their_sketch() -> None:
     for _ in range(2 * FOLDED_VALUES + 1):
         counted.count(SHOP_WRITES, 1.0)
     assert folded == [FOLDED_VALUES, FOLDED_VALUES]
-    assert counted.take(TEN_SECONDS_LATER).tallies[SHOP_WRITES].latencies(Sketch) == b"sketch"
+    assert counted.take(TEN_SECONDS_LATER).tallies[SHOP_WRITES].latencies() == b"sketch"
     assert sum(folded) == 2 * FOLDED_VALUES + 1
 
 
