@@ -15,6 +15,8 @@ from mesh.rpc.v1 import clients_pb2 as clients
 from mesh.rpc.v1 import clients_pb2_grpc as clients_grpc
 from mesh.rpc.v1 import discovery_pb2 as discovery
 from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
+from mesh.rpc.v1 import drains_pb2 as drains
+from mesh.rpc.v1 import drains_pb2_grpc as drains_grpc
 from mesh.rpc.v1 import events_pb2 as events
 from mesh.rpc.v1 import grants_pb2 as grants
 from mesh.rpc.v1 import grants_pb2_grpc as grants_grpc
@@ -72,6 +74,8 @@ __all__ = [
     "clients_grpc",
     "discovery",
     "discovery_grpc",
+    "drains",
+    "drains_grpc",
     "events",
     "grants",
     "grants_grpc",
