@@ -18,6 +18,7 @@ from mesh.rpc import (
     audit,
     audit_grpc,
     clients_grpc,
+    drains_grpc,
     events,
     grants_grpc,
     instances_grpc,
@@ -107,6 +108,7 @@ class Connection:
         self.topics = topics_grpc.TopicServiceStub(self._channel)
         self.groups = topics_grpc.GroupServiceStub(self._channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
+        self.drains = drains_grpc.DrainServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.clients = clients_grpc.ClientServiceStub(self._channel)
         self.lineage = lineage_grpc.LineageServiceStub(self._channel)

@@ -14,7 +14,7 @@ from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
-from meshctl.session import Group, Session, pass_session
+from meshctl.session import NameFirst, Session, pass_session
 
 ENDS = (moves_pb.TOPIC_MOVE_STATE_DONE, moves_pb.TOPIC_MOVE_STATE_CANCELLED, moves_pb.TOPIC_MOVE_STATE_FAILED)
 LOOK_SECONDS = 0.5
@@ -24,21 +24,7 @@ EVIDENCE = ("PARTITION", "FROM", "CUT AT", "RECORDS BEFORE", "CRC", "RECORDS AFT
 COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED", "BY", "NOTE")
 
 
-class TopicFirst(Group):
-    """`move TOPIC` begins a move; `move start TOPIC` does the same, for a topic that is called like a command."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or super().get_command(ctx, "start")
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands:
-            args = ["start", *args]
-        return super().resolve_command(ctx, args)
-
-
-@click.group("move", cls=TopicFirst)
+@click.group("move", cls=NameFirst)
 def move() -> None:
     """Move a topic to another cluster with its records: offsets, groups and clients go on as they are.
 

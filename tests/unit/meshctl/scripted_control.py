@@ -23,6 +23,7 @@ from mesh.rpc import (
     acls,
     admin,
     audit,
+    drains,
     instances,
     lineage,
     pipelines,
@@ -40,6 +41,7 @@ from mesh.rpc import (
 SERVICES = {
     **acls.DESCRIPTOR.services_by_name,
     **admin.DESCRIPTOR.services_by_name,
+    **drains.DESCRIPTOR.services_by_name,
     **instances.DESCRIPTOR.services_by_name,
     **lineage.DESCRIPTOR.services_by_name,
     **quotas.DESCRIPTOR.services_by_name,
