@@ -125,6 +125,12 @@ def show(session: Session, move_id: str) -> None:
         click.echo()
         rows = ((each.partition, each.start, each.end) for each in found.cuts)
         print_table(("PARTITION", "FIRST OFFSET", "CUT AT"), rows, empty="")
+    for cut in found.cuts:
+        if cut.producers_left_out:
+            click.echo(
+                f"partition {cut.partition} had {cut.producers} producers at the cut; gateways do not know the "
+                f"{cut.producers_left_out} that wrote longest ago, whose repeated batches would be stored again"
+            )
     for stray in found.strays:
         click.echo(
             f"somebody writes to the old log: {found.copy.source_cluster} alone has offsets {stray.start} to "

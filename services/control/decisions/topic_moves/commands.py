@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,6 +24,7 @@ from prometheus_client import Counter, Gauge
 from mesh.record_rules import copy_of
 from mesh.routing import ExactName, Place, UpstreamCluster
 from mesh.rpc import events, topic_moves
+from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
@@ -252,7 +254,12 @@ class TopicMoveDecisions:
         if groups.refused:  # nobody has to wait for that
             await self._give_up(move, groups.problem)
             return
-        async with ProducersAtCut(source, move, len(starts)) as producers:
+        async with AsyncExitStack() as connections:
+            try:
+                producers = await connections.enter_async_context(ProducersAtCut(source, move, len(starts)))
+            except CutMissedError as error:  # nobody has to wait for that, either
+                await self._give_up(move, str(error))
+                return
             await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
             reached = partial(self._append, move.name, caller=Caller(CONTROL))
             cut = TopicCut(self._connections, move, table, starts, groups, producers, reached)
