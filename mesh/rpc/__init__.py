@@ -28,6 +28,8 @@ from mesh.rpc.v1 import lineage_pb2 as lineage
 from mesh.rpc.v1 import lineage_pb2_grpc as lineage_grpc
 from mesh.rpc.v1 import listeners_pb2 as listeners
 from mesh.rpc.v1 import listeners_pb2_grpc as listeners_grpc
+from mesh.rpc.v1 import move_certificates_pb2 as move_certificates
+from mesh.rpc.v1 import move_certificates_pb2_grpc as move_certificates_grpc
 from mesh.rpc.v1 import pipelines_pb2 as pipelines
 from mesh.rpc.v1 import pipelines_pb2_grpc as pipelines_grpc
 from mesh.rpc.v1 import profiles_pb2 as profiles
@@ -87,6 +89,8 @@ __all__ = [
     "lineage_grpc",
     "listeners",
     "listeners_grpc",
+    "move_certificates",
+    "move_certificates_grpc",
     "pipelines",
     "pipelines_grpc",
     "profiles",

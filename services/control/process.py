@@ -23,6 +23,7 @@ from mesh.rpc import (
     instances_grpc,
     kafka_changes_grpc,
     lineage_grpc,
+    move_certificates_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
@@ -57,6 +58,7 @@ from services.control.api.kafka_change_service import KafkaChangeService
 from services.control.api.lag_answers import LagAnswers
 from services.control.api.lineage_service import LineageService
 from services.control.api.member_report_service import MemberReportService
+from services.control.api.move_certificate_service import TopicMoveCertificateService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
 from services.control.api.policy_services import policy_services
@@ -258,6 +260,7 @@ class Control:
                 RecordRuleService(journal, RecordRuleDecisions(journal, turns, connections), record_progress),
             ),
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
+            (move_certificates_grpc, TopicMoveCertificateService(journal, self._certificates, keys)),
             (drains_grpc, DrainService(journal, self._drains)),
             (topics_grpc, TopicService(journal, connections, looking)),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
