@@ -76,6 +76,8 @@ def test_a_certificate_is_confirmed_until_somebody_writes_where_nobody_should(
     assert partition.source.records == len(RECORDS)
     c2.write(topic, [(0, b"new")])  # the topic's own records go on there
     assert movers.verified(move) == (True, "")
+    code, _, told = movers.meshctl("topic", "move", "certificate", move.name)
+    assert (code, "this control has no certificate of its own, so it signs nothing" in told) == (1, True)
     c1.write(topic, [(0, b"by somebody who did not hear of the move")])
     stray = topic_moves.TopicMoveStrays(partition=0, start=len(RECORDS), end=len(RECORDS) + 1)
     found = movers.shown_when(move, lambda found: bool(found.strays), "says that its old log grows")
