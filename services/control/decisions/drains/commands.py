@@ -56,7 +56,7 @@ from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import UnreachableError
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks at the open drains."""
+"""Seconds between two checks of the open drains."""
 AGAIN_S = 5.0
 """Seconds after which control tries to begin a move again."""
 PASSING = ("TOO_MANY_MOVES", "TOPIC_IS_MOVING", "MESH_FROZEN")
@@ -161,7 +161,7 @@ class DrainDecisions:
                 try:
                     await self._see_to(name)
                 except (Refusal, StoreUnavailableError, TimeoutError, UnreachableError) as error:
-                    log.info("control looks at a drain again later", drain=name, reason=str(error))
+                    log.info("control checks a drain again later", drain=name, reason=str(error))
 
     async def _see_to(self, name: str) -> None:
         await self._note_ends(name)

@@ -47,7 +47,7 @@ MOVED, LEFT = drains.DRAIN_TOPIC_STATE_MOVED, drains.DRAIN_TOPIC_STATE_LEFT
 STATES = {RUNNING: "running", PAUSED: "paused", CANCELLING: "cancelling", ENDED: "done", CANCELLED: "cancelled"}
 
 Step = events.DrainMoveEnded | events.DrainTopicLeft
-"""What has come of a topic whose move was under way."""
+"""The end of a move that was under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ def rolled_back(move: topic_moves.MoveWithRecords) -> str:
 
 
 def step_of(drain: drains.Drain, topic: drains.DrainTopic, moves: TopicMoves) -> Step | None:
-    """What has come of a topic that moves; None while that is open."""
+    """The end of the move of a topic; None while the move is open."""
     move = moves.ended.get(topic.move)
     if move is None:
         if topic.move in moves.open:

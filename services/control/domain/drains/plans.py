@@ -71,7 +71,7 @@ def planned(
 
 
 def notes_of(spec: drains.DrainSpec, table: RoutingTable, topics: Sequence[drains.DrainTopic]) -> list[str]:
-    """What an operator should know about a plan."""
+    """Notes about a plan for an operator."""
     notes = []
     source = table.clusters[spec.source_cluster]
     if table.home is not None and table.home.name == source.name:
