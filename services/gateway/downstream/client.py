@@ -125,14 +125,15 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         peer = self._transport.get_extra_info("peername") if self._transport else None
         self.session.address, self.session.peer = (peer[0], f"{peer[0]}:{peer[1]}") if peer else ("", "")
         self.session.calls.begin(time.time())
+        self._connections.add(self)
+        metrics.client_connections.inc()
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
             self._gate = gate_for(self, self.entrance, self._transport, self._mesh.crowds)
         if self._introduction is not None:
             self._introduction.apply(self.session)
-        self._connections.add(self)
-        metrics.client_connections.inc()
-        self._toll.connected(self.session.address)
+        if self.is_open:  # the gate may have ended it
+            self._toll.connected(self.session.address)
 
     def admitted(self, *, for_good: bool) -> None:
         self.bound_frames(LEAST_FRAME_BYTES, self._mesh.limits.max_frame_bytes)
