@@ -32,8 +32,10 @@ from services.control.domain.drains.drains import (
     outcome,
     paused,
     resumed,
+    shown,
     started,
     step_of,
+    strayed,
     to_roll_back,
 )
 from services.control.domain.drains.plans import Candidate, chosen, notes_of, planned
@@ -126,6 +128,29 @@ def test_moves_begin_only_within_the_window(window: tuple[int, int], within: boo
     spec.CopyFrom(SPEC)
     spec.window.CopyFrom(part)
     assert bool(begins_next(after(spec=spec).get(NAME), TopicMoves(), NOW)) is within
+
+
+def test_a_drain_shows_its_counts_its_lag_and_why_nothing_begins() -> None:
+    spec = drains.DrainSpec()
+    spec.CopyFrom(SPEC)
+    spec.window.CopyFrom(drains.DrainWindow(from_minute=65, to_minute=120))
+    drain = after(begun("apples"), spec=spec).get(NAME)
+    found = shown(drain, {"topicmoves/apples": 7}, {"bananas": "c2 is away"}, NOW)
+    assert [(each.HasField("behind"), each.behind, each.problem) for each in found.topics] == [
+        (True, 7, ""),
+        (False, 0, "c2 is away"),
+        (False, 0, ""),
+    ]
+    assert (found.counts.waiting, found.counts.moving) == (2, 1)
+    assert list(found.notes) == ["the window is closed: moves begin again at 01:05 UTC"]
+    assert not shown(drain, {}, {}, NOW.replace(hour=1)).notes
+    assert not shown(after().get(NAME), {}, {}, NOW).notes
+
+
+def test_a_topic_that_a_rule_has_led_elsewhere_is_no_part_of_the_drain_any_more() -> None:
+    assert strayed(SPEC, "apples", TABLE) == ""
+    assert strayed(SPEC, "dates", TABLE) == "the rules lead it to 'c2' meanwhile"
+    assert strayed(SPEC, "elderberries", TABLE) == "no rule leads it to a cluster any more"
 
 
 def test_a_paused_drain_begins_nothing_until_it_is_resumed() -> None:

@@ -45,6 +45,7 @@ from services.control.domain.drains.drains import (
     shown,
     started,
     step_of,
+    strayed,
     to_roll_back,
 )
 from services.control.domain.drains.plans import notes_of, planned
@@ -142,9 +143,8 @@ class DrainDecisions:
         moving = [each.move for each in drain.topics if each.state == MOVING]
         known = ((move, self._progress.of(copy_of(move))) for move in moving)
         behind = {move: progress.lag for move, progress in known if progress is not None}
-        return shown(
-            drain, behind, {topic: why for (name, topic), (_, why) in self._resting.items() if name == drain.name}
-        )
+        resting = {topic: why for (name, topic), (_, why) in self._resting.items() if name == drain.name}
+        return shown(drain, behind, resting, self.clock())
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
@@ -196,6 +196,10 @@ class DrainDecisions:
 
     async def _begin(self, drain: drains.Drain, topic: str) -> None:
         """Begins the move of a topic, leaves the topic, or tries again later."""
+        stray = strayed(drain.spec, topic, self._journal.view.state.effective)
+        if stray:
+            await self._leave(drain.name, topic, stray)
+            return
         batch = Batch(
             lambda move: Draft(drain.name, events.DrainMoveBegun(name=drain.name, topic=topic, move=move)),
             lambda view: view.drains.open.get(drain.name),
@@ -209,9 +213,11 @@ class DrainDecisions:
             if isinstance(refusal, NotAllowed) and refusal.kind in PASSING:
                 self._try_again(drain, topic, refusal)
                 return
-            left = events.DrainTopicLeft(name=drain.name, topic=topic, problem=refusal.message)
-            await self._append(drain.name, [left], Caller(CONTROL))
-            log.warning("a topic of a drain stays", drain=drain.name, topic=topic, reason=refusal.message)
+            await self._leave(drain.name, topic, refusal.message)
+
+    async def _leave(self, name: str, topic: str, why: str) -> None:
+        await self._append(name, [events.DrainTopicLeft(name=name, topic=topic, problem=why)], Caller(CONTROL))
+        log.warning("a topic of a drain stays", drain=name, topic=topic, reason=why)
 
     def _try_again(self, drain: drains.Drain, topic: str, error: Exception) -> None:
         self._resting[drain.name, topic] = (_now() + AGAIN_S, str(error) or "no answer in time")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from mesh.routing import Place, UpstreamCluster
 from mesh.rpc import drains
@@ -19,6 +20,16 @@ from services.control.upstream.broker_connections import CoordinatorRefusedError
 from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.log_sizes import log_sizes
 from services.control.upstream.transactions import TransactionCoordinators
+
+MOST_CHARACTERS: Final = 100_000
+"""Of the names of one kind: clients choose ids of any length, and all names are in one event."""
+
+
+class Names(Protocol):
+    """A repeated field of texts."""
+
+    def append(self, item: str, /) -> None: ...
+    def __len__(self) -> int: ...
 
 
 class Surveys:
@@ -94,8 +105,13 @@ async def _sizes(cluster: UpstreamCluster, seen: Collection[SeenTopic]) -> dict[
         return {}
 
 
-def _name(found: drains.DrainRemainder, into: object, what: str, names: Iterable[str]) -> None:
+def _name(found: drains.DrainRemainder, into: Names, what: str, names: Iterable[str]) -> None:
     every = sorted(names)
-    into.extend(every[:MOST_NAMED])  # type: ignore[attr-defined]
-    if len(every) > MOST_NAMED:
-        found.problems.append(f"{len(every) - MOST_NAMED} more {what} are there, and do not fit here")
+    size = 0
+    for each in every[:MOST_NAMED]:
+        size += len(each)
+        if size > MOST_CHARACTERS:
+            break
+        into.append(each)
+    if len(into) < len(every):
+        found.problems.append(f"{len(every) - len(into)} more {what} are there, and do not fit here")

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from mesh.routing import RoutingTable
 from mesh.rpc import drains, events, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.sidecars.orders import newest_first
@@ -221,6 +222,14 @@ def move_of(spec: drains.DrainSpec, topic: str) -> topic_moves.TopicMoveSpec:
     )
 
 
+def strayed(spec: drains.DrainSpec, topic: str, table: RoutingTable) -> str:
+    """Why a topic is no longer one of the drain: somebody has changed the rules since the plan. Empty if it is one."""
+    route = table.route(topic)
+    if route is None:
+        return "no rule leads it to a cluster any more"
+    return "" if route.cluster == spec.source_cluster else f"the rules lead it to {route.cluster!r} meanwhile"
+
+
 def to_roll_back(drain: drains.Drain, moves: TopicMoves) -> list[topic_moves.MoveWithRecords]:
     """The moves whose cuts missed the bound on pauses too often: their topics stay, and the drain goes on."""
     return [
@@ -272,12 +281,16 @@ def outcome(drain: drains.Drain) -> drains.DrainState.ValueType | None:
     return None if WAITING in states else ENDED
 
 
-def shown(drain: drains.Drain, behind: Mapping[str, int], resting: Mapping[str, str]) -> drains.Drain:
+def shown(drain: drains.Drain, behind: Mapping[str, int], resting: Mapping[str, str], now: datetime) -> drains.Drain:
     """The drain with the lag of its copies, and with its counts.
 
     `behind`: move -> records; `resting`: topic -> why its move could not begin yet.
     """
     after = counted(drain)
+    window = drain.spec.window
+    if drain.state == RUNNING and drain.spec.HasField("window") and not is_within(window, now):
+        hour, minute = divmod(window.from_minute, 60)
+        after.notes.append(f"the window is closed: moves begin again at {hour:02d}:{minute:02d} UTC")
     for each in after.topics:
         if each.state == MOVING and each.move in behind:
             each.behind = behind[each.move]
