@@ -151,10 +151,13 @@ async def test_ten_topics_move_under_load_while_the_control_that_leads_is_killed
         finally:
             for writer in writers:
                 await writer.end()
+    by_name = {each.topic: each for each in end.topics}
+    pauses = sorted(by_name[topic].pause_ms for topic in topics)
+    seconds = end.end_time.ToDatetime() - end.create_time.ToDatetime()
+    print(f"{TOPICS} topics in {seconds}; pauses of producers: {pauses} ms")
     assert amid.state == drains.DRAIN_STATE_RUNNING
     assert amid.counts.waiting, "control was killed amid the drain"
     assert (end.state, end.counts.moved, end.counts.left) == (drains.DRAIN_STATE_DONE, TOPICS, 1)
-    by_name = {each.topic: each for each in end.topics}
     assert all(by_name[topic].confirmed and not by_name[topic].problem for topic in topics), end
     assert "is compacted on 'c1'" in by_name[compacted].problem
     assert len({each.move for each in end.topics if each.move}) == TOPICS

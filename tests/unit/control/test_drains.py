@@ -135,16 +135,17 @@ def test_a_drain_shows_its_counts_its_lag_and_why_nothing_begins() -> None:
     spec.CopyFrom(SPEC)
     spec.window.CopyFrom(drains.DrainWindow(from_minute=65, to_minute=120))
     drain = after(begun("apples"), spec=spec).get(NAME)
-    found = shown(drain, {"topicmoves/apples": 7}, {"bananas": "c2 is away"}, NOW)
+    moves = open_ones(move("apples", problem="the disk of c2 is full"))
+    found = shown(drain, moves, {"topicmoves/apples": 7}, {"bananas": "c2 is away"}, NOW)
     assert [(each.HasField("behind"), each.behind, each.problem) for each in found.topics] == [
-        (True, 7, ""),
+        (True, 7, "the disk of c2 is full"),
         (False, 0, "c2 is away"),
         (False, 0, ""),
     ]
     assert (found.counts.waiting, found.counts.moving) == (2, 1)
     assert list(found.notes) == ["the window is closed: moves begin again at 01:05 UTC"]
-    assert not shown(drain, {}, {}, NOW.replace(hour=1)).notes
-    assert not shown(after().get(NAME), {}, {}, NOW).notes
+    assert not shown(drain, moves, {}, {}, NOW.replace(hour=1)).notes
+    assert not shown(after().get(NAME), moves, {}, {}, NOW).notes
 
 
 def test_a_topic_that_a_rule_has_led_elsewhere_is_no_part_of_the_drain_any_more() -> None:

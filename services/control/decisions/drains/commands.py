@@ -144,7 +144,7 @@ class DrainDecisions:
         known = ((move, self._progress.of(copy_of(move))) for move in moving)
         behind = {move: progress.lag for move, progress in known if progress is not None}
         resting = {topic: why for (name, topic), (_, why) in self._resting.items() if name == drain.name}
-        return shown(drain, behind, resting, self.clock())
+        return shown(drain, self._journal.view.topic_moves, behind, resting, self.clock())
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""

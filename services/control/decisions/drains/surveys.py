@@ -9,12 +9,12 @@ from typing import Final, Protocol
 from mesh.routing import Place, UpstreamCluster
 from mesh.rpc import drains
 from services.control.decisions.topic_moves.commands import SETTINGS
-from services.control.decisions.topics.looking import Looking
+from services.control.decisions.topics.looking import AT_ONCE, Looking
 from services.control.domain.drains.drains import MOST_NAMED
 from services.control.domain.drains.plans import Candidate, chosen
 from services.control.domain.errors import Unavailable
 from services.control.domain.topic_moves.moves import Side
-from services.control.domain.topics.topics import SeenTopic
+from services.control.domain.topics.topics import SeenTopic, is_internal, seen_topic
 from services.control.store.journal import Journal
 from services.control.upstream.broker_connections import CoordinatorRefusedError
 from services.control.upstream.connections import Connections, UnreachableError
@@ -46,8 +46,8 @@ class Surveys:
         clusters = self._journal.view.state.effective.clusters
         source, target = clusters[spec.source_cluster], clusters[spec.target_cluster]
         try:
-            seen = chosen(spec, (await self._looking.topics()).topics)
-            there = await self._connections.topics(target)
+            here, there = await asyncio.gather(self._connections.topics(source), self._connections.topics(target))
+            seen = chosen(spec, await self._seen(source, here))
             places = {each.name: Place(target.name, each.place.upstream_topic) for each in seen}
             settings_here, settings_there, sizes = await asyncio.gather(
                 self._settings(source, [each.place.upstream_topic for each in seen]),
@@ -91,6 +91,18 @@ class Surveys:
             found.problems.append(f"the transactional ids are not known: {str(error) or 'no answer in time'}")
         else:
             _name(found, found.transactional_ids, "transactional ids", listed)
+        return found
+
+    async def _seen(self, cluster: UpstreamCluster, topics: Mapping[str, int]) -> list[SeenTopic]:
+        """The topics that clients reach there."""
+        table = self._journal.view.state.effective
+        found: list[SeenTopic] = []
+        for number, (name, partitions) in enumerate(topics.items()):
+            if not number % AT_ONCE:
+                await asyncio.sleep(0)
+            seen = None if is_internal(name) else seen_topic(table, Place(cluster.name, name), partitions)
+            if seen is not None:
+                found.append(seen)
         return found
 
     async def _settings(self, cluster: UpstreamCluster, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:

@@ -281,8 +281,10 @@ def outcome(drain: drains.Drain) -> drains.DrainState.ValueType | None:
     return None if WAITING in states else ENDED
 
 
-def shown(drain: drains.Drain, behind: Mapping[str, int], resting: Mapping[str, str], now: datetime) -> drains.Drain:
-    """The drain with the lag of its copies, and with its counts.
+def shown(
+    drain: drains.Drain, moves: TopicMoves, behind: Mapping[str, int], resting: Mapping[str, str], now: datetime
+) -> drains.Drain:
+    """The drain with the lag and the problems of its copies, and with its counts.
 
     `behind`: move -> records; `resting`: topic -> why its move could not begin yet.
     """
@@ -294,6 +296,8 @@ def shown(drain: drains.Drain, behind: Mapping[str, int], resting: Mapping[str, 
     for each in after.topics:
         if each.state == MOVING and each.move in behind:
             each.behind = behind[each.move]
+        if each.state == MOVING and each.move in moves.open:
+            each.problem = moves.open[each.move].problem
         if each.state == WAITING:
             each.problem = resting.get(each.topic, "")
     return after
