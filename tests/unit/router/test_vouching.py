@@ -98,7 +98,7 @@ def test_records_that_are_no_event_of_control_are_refused_and_hold_up_nothing(
     far = events.Event(position=99, actor="mallory", rollout_aborted=events.RolloutAborted(revision=3))
     newer = events.Event(position=4, format=99)
     another = events.Event(position=4, previous_hash=b"another log")
-    forged = (
+    forged: tuple[tuple[bytes, list[tuple[str, str | bytes | None]], str], ...] = (
         (b"\xff\xff", [], "it is no event"),
         (b"x", [(PIECE_HEADER, b"4/0/nonsense")], "header mesh-piece"),
         (far.SerializeToString(), [], "event 99 does not continue the log, and it has no signature"),
