@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     is_idempotent: bool
     acks: int
     magic: int = V2
-    """Of the message format in which the client has sent it."""
+    """The client has sent the batch in this message format."""
 
 
 class Breach(NamedTuple):
