@@ -54,8 +54,8 @@ class Entity:
     """The clients that a quota is set for: a user, a client.id or both, or an IP address. None: no condition."""
 
     user: Name | None = None
-    """Without "User:", as Kafka names users of quotas; "Group:NAME" for a group of tokens, "Prefixed:TEXT" for all whose
-    names begin so."""
+    """Without "User:", as Kafka names users of quotas; "Group:NAME" for a group of tokens, "Prefixed:TEXT" for those
+    whose names begin so."""
     client_id: Name | None = None
     ip: Name | None = None
 

@@ -86,7 +86,7 @@ def rule_from_proto(message: validation.ValidationRule) -> Rule:
         dead_letter_topic=message.dead_letter_topic,
         message_format_v2=message.message_format_v2,
         key_by_named_schema=message.key_by_named_schema,
-        new_topic_regex=message.new_topic_regex,
+        new_name_regex=message.new_name_regex,
         principals=tuple(message.principals),
     )
 
@@ -109,7 +109,7 @@ def rule_to_proto(rule: Rule) -> validation.ValidationRule:
         dead_letter_topic=rule.dead_letter_topic,
         message_format_v2=rule.message_format_v2,
         key_by_named_schema=rule.key_by_named_schema,
-        new_topic_regex=rule.new_topic_regex,
+        new_name_regex=rule.new_name_regex,
         principals=rule.principals,
     )
     setattr(message, "topic_prefix" if rule.is_prefix else "topic", rule.name)
@@ -131,5 +131,5 @@ def new_topics_from_proto(message: validation.ValidationPolicy | None) -> Policy
 def _policy(message: validation.ValidationPolicy | None, *, about_records: bool) -> Policy:
     if message is None:
         return Policy()
-    rules = [rule_from_proto(each) for each in message.rules if bool(each.new_topic_regex) != about_records]
+    rules = [rule_from_proto(each) for each in message.rules if bool(each.new_name_regex) != about_records]
     return Policy(rules, message.revision)

@@ -89,10 +89,10 @@ class Rule:
     """Refused records are written there first."""
     message_format_v2: bool = False
     key_by_named_schema: bool = False
-    new_topic_regex: str = ""
+    new_name_regex: str = ""
     """RE2, for the names of topics that clients create; such a rule is about no record."""
     principals: tuple[str, ...] = ()
-    """The clients that `new_topic_regex` is for; a last * stands for any end. Empty: all."""
+    """The clients that `new_name_regex` is for; a last * stands for any end. Empty: all."""
 
     @property
     def asks_registry(self) -> bool:
@@ -113,7 +113,7 @@ class Rule:
         )
 
     def is_for(self, principals: Iterable[str]) -> bool:
-        """Whether a client with these principals, its groups included, is bound by `new_topic_regex`."""
+        """Whether a client with these principals, its groups included, is bound by `new_name_regex`."""
         return not self.principals or any(_fits(wanted, each) for wanted in self.principals for each in principals)
 
     def matches(self, topic: str) -> bool:
@@ -151,9 +151,9 @@ class Rule:
             yield f"a value names a registered schema{of_subject}{away}"
         if self.key_by_named_schema:
             yield f"a key is valid by the schema that it names{away}"
-        if self.new_topic_regex:
+        if self.new_name_regex:
             by = f" by {' or '.join(self.principals)}" if self.principals else ""
-            yield f"the name of a topic that is created{by} matches {self.new_topic_regex}"
+            yield f"the name of a topic that is created{by} matches {self.new_name_regex}"
         match self.content:
             case Content.NAMED:
                 yield f"a value is valid by the schema that it names{away}"

@@ -327,7 +327,7 @@ def test_a_policy_for_names_counts_for_what_clients_create_by_tools_and_by_writi
     prefix = house.apples.removesuffix("-apples")
     house.rules.put(ForwardingRule("made", NamePrefix(prefix), "c1"))
     regex = f"{prefix}[.]pay[.][a-z]+"
-    house.validate(Rule("names", prefix, is_prefix=True, new_topic_regex=regex, principals=("User:ANON*",)))
+    house.validate(Rule("names", prefix, is_prefix=True, new_name_regex=regex, principals=("User:ANON*",)))
     admin = AdminClient({"bootstrap.servers": house.gateway.address})
     good, bad = f"{prefix}.pay.in", f"{prefix}.pay.IN"
     with pytest.raises(KafkaException) as refused:

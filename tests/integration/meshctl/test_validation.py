@@ -66,7 +66,7 @@ def test_the_life_of_rules_of_validation(meshctl: Meshctl, tmp_path: Path) -> No
     today = ["today", "--topic-prefix", "payments.", "--message-format-v2", "--key-by-named-schema"]
     assert "the message format is v2, a key is valid by the schema" in meshctl("validation", "set", *today).stdout
     meshctl("validation", "remove", "today")
-    names = ["names", "--topic-prefix", "", "--new-topic-regex", "payments[.][a-z-]+", "--principal", "User:pay-*"]
+    names = ["names", "--topic-prefix", "", "--new-name-regex", "payments[.][a-z-]+", "--principal", "User:pay-*"]
     policy = "names (enforce): for every topic the name of a topic that is created by User:pay-* matches payments[.]"
     assert policy in meshctl("validation", "set", *names).stdout
     mixed = meshctl("validation", "set", *names, "--acks-all", check=False)

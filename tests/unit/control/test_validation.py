@@ -30,7 +30,7 @@ def letters(topic: str, mode: Mode = Mode.ENFORCE) -> validation.ValidationRuleC
 
 
 def names(regex: str, **more: Any) -> validation.ValidationRuleChange:
-    return change(Rule("r", "", is_prefix=True, new_topic_regex=regex, **more))
+    return change(Rule("r", "", is_prefix=True, new_name_regex=regex, **more))
 
 
 def removed(rule_id: str) -> validation.ValidationRuleChange:
@@ -81,9 +81,9 @@ def test_changes_that_are_so_already_make_no_event() -> None:
         (letters("orders"), "changes[0].rule.dead_letter_topic", "of the rule itself"),
         (letters("dead", mode=Mode.MARK), "changes[0].rule.dead_letter_topic", "mode mark stores them"),
         (given(""), "changes[0].rule.json_schema", "can't be used"),
-        (names("["), "changes[0].rule.new_topic_regex", "is not an RE2 expression: missing ]"),
-        (names("a" * 1001), "changes[0].rule.new_topic_regex", "1000 are possible"),
-        (names("a", acks_all=True), "changes[0].rule.new_topic_regex", "make two rules"),
+        (names("["), "changes[0].rule.new_name_regex", "is not an RE2 expression: missing ]"),
+        (names("a" * 1001), "changes[0].rule.new_name_regex", "1000 are possible"),
+        (names("a", acks_all=True), "changes[0].rule.new_name_regex", "make two rules"),
         (names("a", mode=Mode.MARK), "changes[0].rule.mode", "enforce or observe"),
         (names("a", dead_letter_topic="dead"), "changes[0].rule.dead_letter_topic", "is about none"),
         (names("a", principals=("alice",)), "changes[0].rule.principals[0]", "is not User:NAME or Group:NAME"),

@@ -118,24 +118,24 @@ def _check_dead_letters(rule: Rule, field: str) -> None:
 
 
 def _check_new_topics(rule: Rule, field: str) -> None:
-    if not rule.new_topic_regex:
+    if not rule.new_name_regex:
         if rule.principals:
-            raise InvalidField(f"{field}.principals", "are about new_topic_regex, and the rule has none")
+            raise InvalidField(f"{field}.principals", "are about new_name_regex, and the rule has none")
         return
-    if len(rule.new_topic_regex) > LONGEST_REGEX:
-        reason = f"has {len(rule.new_topic_regex)} characters, and {LONGEST_REGEX} are possible"
-        raise InvalidField(f"{field}.new_topic_regex", reason)
+    if len(rule.new_name_regex) > LONGEST_REGEX:
+        reason = f"has {len(rule.new_name_regex)} characters, and {LONGEST_REGEX} are possible"
+        raise InvalidField(f"{field}.new_name_regex", reason)
     try:
-        compiled(rule.new_topic_regex)
+        compiled(rule.new_name_regex)
     except InvalidRe2Error as error:
-        raise InvalidField(f"{field}.new_topic_regex", str(error)) from None
+        raise InvalidField(f"{field}.new_name_regex", str(error)) from None
     if len(rule.conditions) > 1:
         reason = "is about names of topics, and the rule has conditions about records: make two rules"
-        raise InvalidField(f"{field}.new_topic_regex", reason)
+        raise InvalidField(f"{field}.new_name_regex", reason)
     if rule.mode is Mode.MARK:
-        raise InvalidField(f"{field}.mode", "marks records, and new_topic_regex is about none: enforce or observe")
+        raise InvalidField(f"{field}.mode", "marks records, and new_name_regex is about none: enforce or observe")
     if rule.dead_letter_topic:
-        raise InvalidField(f"{field}.dead_letter_topic", "is for records, and new_topic_regex is about none")
+        raise InvalidField(f"{field}.dead_letter_topic", "is for records, and new_name_regex is about none")
     if len(set(rule.principals)) < len(rule.principals) or len(rule.principals) > MOST_PRINCIPALS:
         raise InvalidField(f"{field}.principals", f"are at most {MOST_PRINCIPALS}, each once")
     for index, each in enumerate(rule.principals):

@@ -91,8 +91,8 @@ def test_a_topic_whose_name_the_policy_refuses_is_not_created_and_the_others_are
     world.memory.on_invalid_topic = told.append
     world.memory.new_topics = Policy(
         [
-            Rule("long", "", is_prefix=True, new_topic_regex=".{7,}"),
-            Rule("seen", "", is_prefix=True, mode=Mode.OBSERVE, new_topic_regex="x.*"),
+            Rule("long", "", is_prefix=True, new_name_regex=".{7,}"),
+            Rule("seen", "", is_prefix=True, mode=Mode.OBSERVE, new_name_regex="x.*"),
         ]
     )
     request = CreateTopicsRequest(topics=[creatable("apples"), creatable("apples-1")])

@@ -34,7 +34,7 @@ STRICT = Rule(
     message_timestamp_after_max_ms=0,
     message_format_v2=True,
 )
-NAMES = Rule("names", "", is_prefix=True, new_topic_regex="pay[.][a-z]+", principals=("User:pay-*", "Group:pay"))
+NAMES = Rule("names", "", is_prefix=True, new_name_regex="pay[.][a-z]+", principals=("User:pay-*", "Group:pay"))
 
 
 def test_a_batch_that_keeps_all_conditions_breaks_none() -> None:
@@ -155,7 +155,7 @@ def test_rules_about_names_are_none_about_records() -> None:
     records, names = policy_from_proto(message), new_topics_from_proto(message)
     assert (records.rules, names.rules) == ((STRICT,), (NAMES,))
     assert records.revision == names.revision == 3
-    assert name_breach(Rule("all", "", is_prefix=True, new_topic_regex="a"), "b", ()) is not None
+    assert name_breach(Rule("all", "", is_prefix=True, new_name_regex="a"), "b", ()) is not None
 
 
 def test_a_rule_says_itself_in_words_of_kafka() -> None:

@@ -161,7 +161,7 @@ def test_a_missing_topic_stays_missing_if_the_client_does_not_allow_creation() -
 
 def test_a_missing_topic_whose_name_the_policy_refuses_is_not_created() -> None:
     world = World({"c1": ["apples", "pears"]})
-    world.memory.new_topics = Policy([Rule("names", "apples", new_topic_regex="a")])
+    world.memory.new_topics = Policy([Rule("names", "apples", new_name_regex="a")])
     book = ask(world, "apples", "pears", create=True)
     book.answered(told("apples", "pears", error=3))
     (again,) = book.asked()
