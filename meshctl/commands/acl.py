@@ -233,6 +233,8 @@ def explain(
     click.echo(answer.explanation)
     if answer.client_message:
         click.echo(f"the client hears: {answer.client_message}")
+    for cluster in answer.clusters:
+        click.echo(cluster.explanation)
 
 
 def _pages(session: Session, wanted: pb.AclFilter, at_revision: int) -> Iterable[pb.ListAclsResponse]:

@@ -18,9 +18,9 @@ DEFAULT_COUNT: Final = 100
 
 
 @click.command(cls=Command)
-@click.option("--principal", default="", metavar="PRINCIPAL", help="Of this client: User:NAME.")
-@click.option("--topic", default="", help="About this topic.")
-@click.option("--topic-prefix", default="", metavar="PREFIX", help="About topics that begin so; with --principal.")
+@click.option("--principal", default="", metavar="PRINCIPAL", help="Refusals of this client: User:NAME.")
+@click.option("--topic", default="", help="Refusals about this topic.")
+@click.option("--topic-prefix", default="", metavar="PREFIX", help="Refusals about topics that begin so.")
 @click.option("--since", type=Since(), metavar="WHEN", help="Not before: 10m, 2h (ago), or a time in RFC 3339.")
 @click.option("--until", type=Since(), metavar="WHEN", help="Before this.")
 @click.option(
