@@ -22,7 +22,7 @@ CREATION_CAN_BE_FORBIDDEN = 4
 _KNOWN = {kind: sum(each.bit for each in operations) for kind, operations in OPERATIONS_OF.items()}
 
 UNTOLD: Final = -0x8000_0000
-"""A cluster has not told which operations it allows."""
+"""The cluster does not say which operations it allows."""
 
 Answered = metadata.MetadataResponse | NoAnswer | Close
 

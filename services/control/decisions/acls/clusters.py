@@ -1,4 +1,4 @@
-"""What clusters forbid besides the mesh: their own ACLs about the identity by which clients reach them."""
+"""Clusters have ACLs of their own: this part says where they forbid the mesh what the mesh allows a client."""
 
 from __future__ import annotations
 
