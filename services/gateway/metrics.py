@@ -92,6 +92,16 @@ observed_records = Counter(
     "Records in batches that break a rule of validation and are stored (modes `observe` and `mark`); topics as above.",
     ["topic", "rule"],
 )
+refused_topics = Counter(
+    "kafka_mesh_gateway_refused_topics",
+    "Topics that were not created because their name breaks a rule of validation.",
+    ["rule"],
+)
+observed_topics = Counter(
+    "kafka_mesh_gateway_observed_topics",
+    "Topics that were created although their name breaks a rule of validation (mode `observe`).",
+    ["rule"],
+)
 withheld_batches = Counter(
     "kafka_mesh_gateway_withheld_batches",
     "Answers in which records were kept from a client (`fetch`), or were not stored (`produce`), because of a rule of "

@@ -170,9 +170,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if toll.worked is None:
             self._begin(header, frame, owned, now)
             return
-        began = time.perf_counter()
         self._begin(header, frame, owned, now)
-        toll.work(time.perf_counter() - began)
+        toll.work(now, clock.now())
 
     def _begin(self, header: RequestHeader, frame: memoryview, owned: bool, now: float) -> None:
         """The request starts, or waits for its turn."""

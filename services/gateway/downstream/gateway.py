@@ -92,7 +92,7 @@ class Gateway:
             memory=Memory(
                 telemetry=telemetry,
                 traffic=None if counts is None else ClientTraffic(counts, time.monotonic, _receipts(settings, counts)),
-                audit=None if self._audit is None else self._audit.clients,
+                audit=self._audit.clients if self._audit is not None and settings.audit_topics else None,
             ),
         )
         self.mesh.siblings = siblings
@@ -293,8 +293,8 @@ def _receipts(settings: GatewaySettings, counts: Counts) -> ClientReceipts | Non
 
 
 def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditTrail | None":
-    """The audit trail of the topics that the settings name; None if they name no topic."""
-    if not settings.audit_topics:
+    """The audit trail of refusals, and of the topics that the settings name; None without a home cluster."""
+    if not settings.home_bootstrap_servers:
         return None
     from mesh.home_cluster import HomeCluster  # it imports Kafka's client, which only auditing needs
     from services.gateway.downstream.audit_trail import AuditTrail

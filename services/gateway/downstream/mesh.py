@@ -13,7 +13,7 @@ import structlog
 from mesh.listeners.codec import policy_from_proto as listeners_from_proto
 from mesh.protection.codec import policy_from_proto as protection_policy_from_proto
 from mesh.routing import RoutingTable
-from mesh.validation.codec import policy_from_proto
+from mesh.validation.codec import new_topics_from_proto, policy_from_proto
 from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
 from services.gateway.downstream.control_changes import ControlChanges
@@ -98,6 +98,7 @@ class Mesh:
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc
         self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()
         self.memory.on_invalid = self.refused.take_batch
+        self.memory.on_invalid_topic = self.refused.take_topic
         self.memory.on_withheld = self.refused.take_withheld
         self.memory.on_rebalance = GroupNames().count_rebalance
         self.memory.on_shadow_fault = lambda why: metrics.shadow_faults.labels(why).inc()
@@ -149,6 +150,7 @@ class Mesh:
         validation, protection = table.policies.validation_policy, table.policies.protection_policy
         if self.memory.validation.revision != (0 if validation is None else validation.revision):
             self.memory.validation = policy_from_proto(validation)
+            self.memory.new_topics = new_topics_from_proto(validation)
         if self.memory.protection.revision != (0 if protection is None else protection.revision):
             self.memory.protection = protection_policy_from_proto(protection)
         self.tables.run(table)

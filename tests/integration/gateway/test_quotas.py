@@ -152,8 +152,8 @@ def test_a_producer_keeps_to_its_quota_hears_of_it_and_others_do_not(house: Hous
     assert max(heard) > 0
 
 
-async def test_an_aiokafka_producer_that_heeds_no_pause_keeps_to_its_quota(house: House) -> None:
-    house.limit(of_client("aio"))
+async def test_an_aiokafka_producer_that_heeds_no_pause_keeps_to_the_quota_of_all_users_like_it(house: House) -> None:
+    house.limit(Quota(Entity("Prefixed:ANON", "aio"), Key.PRODUCER_BYTE_RATE, RATE))
     producer = AIOKafkaProducer(bootstrap_servers=house.bootstrap, client_id="aio", max_batch_size=50_000)
     await producer.start()
     began, moved = time.monotonic(), 0
