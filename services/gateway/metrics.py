@@ -175,7 +175,8 @@ client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client
 cut_connections = Counter(
     "kafka_mesh_gateway_cut_connections",
     "Client connections that the gateway has ended, by why: idle, stalled (a request did not go on), unread (answers "
-    "were not read), login (no log-in in time), address and principal (one has too many).",
+    "were not read), login (no log-in in time), address and principal (one has too many), revoked. A client "
+    "is revoked when its user, its certificate or its last right is gone.",
     ["reason"],
 )
 malformed_frames = Counter("kafka_mesh_gateway_malformed_frames", "Client connections closed for what they sent.")

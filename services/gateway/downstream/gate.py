@@ -89,6 +89,9 @@ def gate_for(client: Client, entrance: Entrance, transport: asyncio.BaseTranspor
     if entrance.is_over:  # the listener has changed during the handshake
         client.close("its listener has changed")
         return None
+    if entrance.has_revoked(transport):  # the list has come during the handshake
+        revoke(client, "its certificate is revoked")
+        return None
     if entrance.sasl is not None:
         client.bound_frames(0, FIRST_FRAMES_BYTES)
         return Gate(client, entrance, entrance.sasl, crowds)
@@ -102,6 +105,13 @@ def gate_for(client: Client, entrance: Entrance, transport: asyncio.BaseTranspor
     log.warning("closing a connection: no mapping rule matches the certificate", **client.who())
     client.drain("no mapping rule matches the certificate")
     return None
+
+
+def revoke(client: Client, why: str) -> None:
+    """Ends the connection at once: the client's proof, or all that it may do, is gone."""
+    metrics.cut_connections.labels("revoked").inc()
+    log.info("closing a connection: its client is revoked", why=why, **client.who())
+    client.close(why)
 
 
 def _is_too_many(client: Client, whose: str, excess: str | None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +23,6 @@ from prometheus_client import REGISTRY, generate_latest
 from structlog.testing import capture_logs
 
 from mesh import server_certificate
-from mesh.connection_security import Mechanism
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
 from tests.clients import maven
@@ -334,28 +332,6 @@ def test_sessions_are_renewed_without_the_loss_of_a_record(mechanism: str, house
     assert not REGISTRY.get_sample_value(
         "kafka_mesh_gateway_expired_connections_killed_total", {"listener": house.listener}
     )
-
-
-def test_a_deleted_user_is_out_within_a_second(house: House) -> None:
-    told: list[KafkaError] = []
-    kept, other = (
-        Producer(house.confluent("SCRAM-SHA-512", name) | {"error_cb": told.append}) for name in ("alice", "bob")
-    )
-    for producer in (kept, other):
-        producer.list_topics(timeout=ANSWER_S)
-    verifiers = {Mechanism.SCRAM_SHA_512: Verifier.of_password(Mechanism.SCRAM_SHA_512, PASSWORD)}
-    with capture_logs() as logs:
-        house.users.write_bytes(written(Users({"carol": verifiers}, b"s" * 32)))
-        began = time.monotonic()
-        wait_until(
-            lambda: not any(e.session.proved.name == "alice" for e in list(house.gateway.gateway.connections)),
-            "the user's connections end",
-            ANSWER_S,
-        )
-        took = time.monotonic() - began
-        wait_until(lambda: kept.poll(0.1) or told, "the client hears that it can't log in again", ANSWER_S)
-    assert took < 5, "1 s on a machine that is not busy"
-    assert any(each["event"] == "closing a connection: its user has changed" for each in logs)
 
 
 def test_a_renewed_certificate_counts_for_new_connections_and_ends_none(
