@@ -234,6 +234,8 @@ class Gate:
 
     async def _step(self, conversation: Conversation, slot: Slot | None, data: bytes) -> None:
         reply = await (conversation.token(data) if slot is None else conversation.requested(slot.header, data))
+        if reply.refused:
+            self._count_failure(conversation, reply.refused)
         if reply.failure is not None:
             self._count_failure(conversation, reply.failure)
             await asyncio.sleep(FAILED_DELAY_S)
@@ -282,6 +284,9 @@ class Gate:
         self._client.drain(reason)
 
     def _count_failure(self, conversation: Conversation, reason: str) -> None:
+        if conversation.is_counted:
+            return
+        conversation.is_counted = True
         counted = metrics.failed_reauthentications if conversation.renews else metrics.failed_authentications
         counted.labels(self._entrance.listener, conversation.mechanism).inc()
         log.warning(

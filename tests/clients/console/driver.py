@@ -57,8 +57,8 @@ CLOSES_AS_ITS_JVM_ENDS = frozenset({Tool.VERIFIABLE_PRODUCER, Tool.VERIFIABLE_CO
 
 
 class ConsoleTools:
-    def __init__(self, bootstrap: str) -> None:
-        self._hosts, self._bootstrap = _hosts(), ("--bootstrap-server", bootstrap)
+    def __init__(self, bootstrap: str, *jvm_options: str) -> None:
+        self._hosts, self._bootstrap = _hosts(*jvm_options), ("--bootstrap-server", bootstrap)
 
     async def run(self, tool: Tool, *options: str, stdin: str = "") -> str:
         """What the tool prints on stdout. The console producer ends with 0 after a failed send: its log tells."""
@@ -78,10 +78,11 @@ def _java(*further: str) -> list[str]:
 
 
 @cache
-def _hosts() -> Hosts:
+def _hosts(*jvm_options: str) -> Hosts:
     class_path = maven.class_path(PROJECT, KAFKA_VERSION)
     tools = Path(class_path.rpartition(":")[2]).parent / f"kafka-tools-{KAFKA_VERSION}.jar"
-    return Hosts([*_java(str(host_classes(class_path))), "ToolHost", str(tools)])
+    java, *command = _java(str(host_classes(class_path)))
+    return Hosts([java, *jvm_options, *command, "ToolHost", str(tools)])
 
 
 class ConsoleAdmin:

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonError
-from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 from prometheus_client import REGISTRY, generate_latest
 from structlog.testing import capture_logs
 
 from mesh import server_certificate
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
-from tests.clients import maven
-from tests.clients.console.driver import KAFKA_VERSION, PROJECT, Tool
-from tests.clients.go.driver import login_command
-from tests.clients.java.driver import JVM_OPTIONS
+from tests.clients.doors import Door, Kind, by_librdkafka
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.oauth_issuer import AUDIENCE, CLIENT_ID, FakeIssuer
 from tests.fixtures.ports import free_block
 from tests.fixtures.sweeps import mostly
-from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
@@ -74,6 +62,9 @@ class House:
     def counted(self, what: str, mechanism: str) -> float:
         labels = {"listener": self.listener, "mechanism": mechanism}
         return REGISTRY.get_sample_value(f"kafka_mesh_gateway_{what}_total", labels) or 0
+
+    def door(self, mechanism: str) -> Door:
+        return Door(Kind(mechanism), self.bootstrap, self.authority.certificate, "alice", PASSWORD)
 
     def confluent(self, mechanism: str, name: str = "alice", password: str = PASSWORD) -> dict[str, Any]:
         trusted = {
@@ -126,112 +117,6 @@ def house(
         yield House(gateway, kafka_c1, topic, authority, issuer, users, signed.certificate, signed.key)
 
 
-def by_confluent(house: House, mechanism: str) -> None:
-    producer = Producer(house.confluent(mechanism) | {"enable.idempotence": True})
-    for value in VALUES:
-        producer.produce(house.topic, value)
-    assert producer.flush(ANSWER_S) == 0
-
-
-def by_kafka_python(house: House, mechanism: str) -> None:
-    class Provider(PythonTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-        def token(self) -> str:
-            return house.issuer.token()
-
-        def extensions(self) -> dict[str, str]:
-            return {}
-
-    producer = KafkaProducer(
-        bootstrap_servers=house.bootstrap,
-        security_protocol="SASL_SSL",
-        ssl_cafile=str(house.authority.certificate),
-        sasl_mechanism=mechanism,
-        sasl_plain_username="alice",
-        sasl_plain_password=PASSWORD,
-        sasl_oauth_token_provider=Provider() if mechanism == "OAUTHBEARER" else None,
-        enable_idempotence=True,
-    )
-    for sent in [producer.send(house.topic, value.encode()) for value in VALUES]:
-        sent.get(ANSWER_S)
-    producer.close()
-
-
-def by_aiokafka(house: House, mechanism: str) -> None:
-    class Provider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-        async def token(self) -> str:
-            return house.issuer.token()
-
-    async def produce() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=house.bootstrap,
-            security_protocol="SASL_SSL",
-            ssl_context=create_ssl_context(cafile=str(house.authority.certificate)),
-            sasl_mechanism=mechanism,
-            sasl_plain_username="alice",
-            sasl_plain_password=PASSWORD,
-            sasl_oauth_token_provider=Provider() if mechanism == "OAUTHBEARER" else None,
-            enable_idempotence=True,
-        )
-        async with asyncio.timeout(ANSWER_S), producer:
-            for value in VALUES:
-                await producer.send_and_wait(house.topic, value.encode())
-
-    asyncio.run(produce())
-
-
-def by_go(library: str, house: House, mechanism: str) -> None:
-    done = go(library, house, mechanism)
-    assert done.returncode == 0, done.stderr
-
-
-def go(library: str, house: House, mechanism: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
-    secret = house.issuer.token() if mechanism == "OAUTHBEARER" else password
-    command = login_command(library, house.bootstrap, house.authority.certificate, mechanism, house.topic, len(VALUES))
-    environment = os.environ | {"SECRET": secret}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-
-
-def java(house: House, mechanism: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
-    """Kafka's own tool writes 20 records."""
-    module = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
-    login = f'org.apache.kafka.common.security.{module} required username="alice" password="{password}";'
-    config = house.users.parent / f"java-{mechanism}.properties"
-    config.write_text(
-        f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\nsasl.jaas.config={login}\n"
-        f"ssl.truststore.type=PEM\nssl.truststore.location={house.authority.certificate}\n"
-    )
-    tool = ["-cp", maven.class_path(PROJECT, KAFKA_VERSION), Tool.PRODUCER_PERF_TEST, "--command-config", str(config)]
-    what = ["--topic", house.topic, "--num-records", str(len(VALUES)), "--record-size", "10", "--throughput", "-1"]
-    command = [str(need("java")[0]), *JVM_OPTIONS, *tool, "--bootstrap-server", house.bootstrap, *what]
-    return subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-
-
-def by_java(house: House, mechanism: str) -> None:
-    done = java(house, mechanism)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-CLIENTS: dict[str, Callable[[House, str], None]] = {
-    "confluent": by_confluent,
-    "kafka-python": by_kafka_python,
-    "aiokafka": by_aiokafka,
-    "franz-go": partial(by_go, "franz-go"),
-    "sarama": partial(by_go, "sarama"),
-}
-
-
-def test_each_client_logs_in_by_each_mechanism_and_writes(house: House) -> None:
-    for mechanism in MECHANISMS:
-        for name, write in CLIENTS.items():
-            before = house.counted("successful_authentications", mechanism)
-            write(house, mechanism)
-            assert house.counted("successful_authentications", mechanism) > before, (name, mechanism)
-    for mechanism in ("SCRAM-SHA-512", "PLAIN"):
-        by_java(house, mechanism)
-    assert len(read_all(house.cluster.bootstrap, house.topic)) == len(VALUES) * (len(MECHANISMS) * len(CLIENTS) + 2)
-    assert sum(house.counted("failed_authentications", mechanism) for mechanism in MECHANISMS) == 0
-
-
 def test_clients_are_known_by_their_principals(house: House) -> None:
     kept = [Producer(house.confluent(mechanism)) for mechanism in ("SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")]
     for producer in kept:
@@ -267,50 +152,13 @@ def test_a_wrong_password_is_told_and_planted_secrets_are_found_nowhere(
                 sasl_plain_password=WRONG,
                 bootstrap_timeout_ms=REFUSED_MS,
             )
-        by_confluent(house, mechanism)
+        assert by_librdkafka(house.door(mechanism), [house.topic], VALUES)
     assert told[0].code() == KafkaError._AUTHENTICATION
     assert "Authentication failed" in told[0].str()
     assert house.counted("failed_authentications", mechanism) >= 2
     shown = f"{logs} {told} {generate_latest().decode()} {house.gateway.gateway._settings!r}"
     keys = house.users.read_text().partition("stored_key=")[2][:40]
     assert all(secret not in shown for secret in (WRONG, PASSWORD, keys))
-
-
-def test_java_is_told_of_a_wrong_password(house: House) -> None:
-    done = java(house, "SCRAM-SHA-256", WRONG)
-    assert "SaslAuthenticationException: Authentication failed during authentication due to invalid credentials" in (
-        done.stdout + done.stderr
-    )
-
-
-@pytest.mark.parametrize("library", ["franz-go", "sarama"])
-def test_go_clients_are_told_of_a_wrong_password(library: str, house: House) -> None:
-    done = go(library, house, "SCRAM-SHA-512", WRONG)
-    assert done.returncode == 1
-    assert "SASL Authentication failed" in done.stderr or "SASL_AUTHENTICATION_FAILED" in done.stderr
-
-
-def test_a_token_for_others_is_refused(house: House) -> None:
-    class Provider(PythonTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-        def token(self) -> str:
-            header, claims, signature = house.issuer.token().split(".")
-            forged = ("B" if signature[0] == "A" else "A") + signature[1:]
-            return f"{header}.{claims}.{forged}"
-
-        def extensions(self) -> dict[str, str]:
-            return {}
-
-    with capture_logs() as logs, pytest.raises(PythonError):
-        KafkaProducer(
-            bootstrap_servers=house.bootstrap,
-            security_protocol="SASL_SSL",
-            ssl_cafile=str(house.authority.certificate),
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=Provider(),
-            bootstrap_timeout_ms=REFUSED_MS,
-        )
-    reasons = {each["reason"] for each in logs if "reason" in each}
-    assert reasons == {"the token is not valid: its signature is not the issuer's"}
 
 
 @pytest.mark.parametrize("house", [{"sasl_max_session_s": 2.0}], indirect=True)
@@ -346,7 +194,7 @@ def test_a_renewed_certificate_counts_for_new_connections_and_ends_none(
         house.take("renewed")
         wait_until(lambda: any(each["event"] == "certificates loaded again" for each in logs), "it is taken", ANSWER_S)
     assert house.certificate.stat().st_mtime_ns != time_before
-    by_kafka_python(house, "PLAIN")
+    assert by_librdkafka(house.door("PLAIN"), [house.topic], VALUES)
     producer.produce(house.topic, "after")
     assert producer.flush(ANSWER_S) == 0
     assert before <= {each.session.number for each in list(house.gateway.gateway.connections)}
