@@ -70,6 +70,8 @@ class Door:
     secret: str = ""
     """A password or a token."""
     certificate: Signed | None = None
+    local: str = ""
+    """The client's own address; the clients of Go can choose one."""
 
     @property
     def protocol(self) -> str:
@@ -208,7 +210,7 @@ def by_kafka_python(door: Door, topics: Sequence[str], values: Sequence[str]) ->
 def by_go(library: str, door: Door, topics: Sequence[str], values: Sequence[str]) -> list[str]:
     mechanism = door.kind.value if door.kind.logs_in else ""
     command = login_command(library, door.bootstrap, door.authority, mechanism, topics, values)
-    secrets = {"NAME": door.user, "SECRET": door.secret}
+    secrets = {"NAME": door.user, "SECRET": door.secret, "LOCAL": door.local}
     if door.certificate is not None:
         secrets |= {"CERTIFICATE": str(door.certificate.certificate), "KEY": str(door.certificate.key)}
     environment = os.environ | secrets

@@ -15,9 +15,13 @@ from prometheus_client import REGISTRY, generate_latest
 from structlog.testing import capture_logs
 
 from mesh import server_certificate
+from mesh.routing import RoutingTable
+from mesh.routing.policies import Policies
+from mesh.rpc import acls
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
-from tests.clients.doors import Door, Kind, by_librdkafka
+from tests.clients.contract import ClientError
+from tests.clients.doors import LIBRARIES, NO_GROUP, Door, Kind, by_java, by_librdkafka
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.oauth_issuer import AUDIENCE, CLIENT_ID, FakeIssuer
@@ -27,6 +31,7 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
 from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.test_authorization import acl
 
 PASSWORD = "Tr0ub4dor&3 with spaces"
 WRONG = "never-in-a-log"
@@ -43,6 +48,7 @@ class House:
     """A gateway whose clients log in over TLS, and what they need for it."""
 
     gateway: RunningGateway
+    table: RoutingTable
     cluster: KafkaCluster
     topic: str
     authority: Authority
@@ -63,8 +69,20 @@ class House:
         labels = {"listener": self.listener, "mechanism": mechanism}
         return REGISTRY.get_sample_value(f"kafka_mesh_gateway_{what}_total", labels) or 0
 
-    def door(self, mechanism: str) -> Door:
-        return Door(Kind(mechanism), self.bootstrap, self.authority.certificate, "alice", PASSWORD)
+    def door(self, mechanism: str, **more: Any) -> Door:
+        """For alice, or with a token of the issuer."""
+        secret = self.issuer.token() if mechanism == Kind.OAUTHBEARER else PASSWORD
+        return Door(Kind(mechanism), self.bootstrap, self.authority.certificate, "alice", secret, **more)
+
+    def decide(self, *lines: str) -> None:
+        """These ACLs are enforced from now on, and let each client be idempotent."""
+        revision = self.table.revision + 1
+        always = ("allow * idempotent_write cluster kafka-cluster", f"allow * read group {NO_GROUP}")
+        given = [acl(line.replace("TOPIC", self.topic)) for line in (*lines, *always)]
+        policy = acls.AclPolicy(mode=acls.ACL_MODE_ENFORCE, acls=given, revision=revision)
+        before = self.table
+        self.table = RoutingTable(revision, before.clusters.values(), before.versions, policies=Policies(policy))
+        self.gateway.follow(self.table)
 
     def confluent(self, mechanism: str, name: str = "alice", password: str = PASSWORD) -> dict[str, Any]:
         trusted = {
@@ -94,7 +112,7 @@ def house(
     request: pytest.FixtureRequest,
 ) -> Iterator[House]:
     topic = unique_name("apples")
-    create_topic(kafka_c1, topic)
+    create_topic(kafka_c1, topic, 1)
     authority = Authority(tmp_path / "tls")
     signed = authority.sign("gateway")
     users = tmp_path / "users.yaml"
@@ -102,19 +120,22 @@ def house(
     users.write_bytes(written(Users({"alice": verifiers, "bob": verifiers}, b"s" * 32)))
     issuer = FakeIssuer(tmp_path, authority)
     issuer.name = issuer.address
+    given = dict(getattr(request, "param", {}))
+    scopes = given.pop("required_scopes", "")
+    table = rules.to("c1", [topic])
     with issuer.running():
         gateway = start_gateway(
-            rules.to("c1", [topic]),
+            table,
             listen=f"SASL_SSL://127.0.0.1:{free_block(1)}",
             sasl_mechanisms=(" ".join(MECHANISMS),),
             users_file=users,
             tls_certificate=signed.certificate,
             tls_key=signed.key,
-            token_issuers=({"issuer": issuer.name, "audience": AUDIENCE},),
+            token_issuers=({"issuer": issuer.name, "audience": AUDIENCE, "required_scopes": scopes},),
             token_keys_ca=authority.certificate,
-            **getattr(request, "param", {}),
+            **given,
         )
-        yield House(gateway, kafka_c1, topic, authority, issuer, users, signed.certificate, signed.key)
+        yield House(gateway, table, kafka_c1, topic, authority, issuer, users, signed.certificate, signed.key)
 
 
 def test_clients_are_known_by_their_principals(house: House) -> None:
@@ -230,3 +251,45 @@ def test_the_name_in_a_certificate_becomes_the_principal_by_the_rules(
         unknown = Producer(config(stranger))
         wait_until(lambda: unknown.poll(0.1) or logs, "the gateway closes the connection", ANSWER_S)
     assert logs[0]["event"] == "closing a connection: no mapping rule matches the certificate"
+
+
+@pytest.mark.parametrize("house", [{"required_scopes": "consume kafka"}], indirect=True)
+def test_a_token_without_the_scopes_that_its_issuer_needs_is_refused(house: House) -> None:
+    """librdkafka gets its tokens from the issuer by itself; Java says what it hears."""
+    house.issuer.scope = "produce consume"
+    told: list[KafkaError] = []
+    with capture_logs() as logs:
+        producer = Producer(house.confluent("OAUTHBEARER") | {"error_cb": told.append})
+        wait_until(lambda: producer.poll(0.1) or told, "the client is told", REFUSED_S)
+        with pytest.raises(ClientError, match='"status":"insufficient_scope","scope":"consume kafka"'):
+            by_java(house.door("OAUTHBEARER"), [house.topic], VALUES)
+    reasons = {each["reason"] for each in logs if "reason" in each}
+    assert reasons == {"the token lacks a scope (needed: consume kafka)"}
+    assert told[0].code() == KafkaError._AUTHENTICATION
+    house.issuer.scope = "kafka produce consume"
+    producer = Producer(house.confluent("OAUTHBEARER"))
+    producer.produce(house.topic, "a record")
+    assert producer.flush(ANSWER_S) == 0
+    assert by_java(house.door("OAUTHBEARER"), [house.topic], VALUES)
+
+
+@pytest.mark.parametrize("library", ["librdkafka", "Java"])
+def test_the_groups_of_a_token_have_the_rights_that_acls_give_them(library: str, house: House) -> None:
+    house.decide(*(f"allow Group:finance {operation} topic TOPIC" for operation in ("read", "write")))
+    house.issuer.groups = ("sales",)
+    with pytest.raises(ClientError, match=r"(?i)topic.?authorization|not authorized to access topics"):
+        LIBRARIES[library](house.door("OAUTHBEARER"), [house.topic], VALUES)
+    house.issuer.groups = ("sales", "finance")
+    assert LIBRARIES[library](house.door("OAUTHBEARER"), [house.topic], VALUES) == VALUES
+
+
+@pytest.mark.parametrize("library", ["franz-go", "sarama"])
+def test_an_acl_with_a_host_is_about_clients_at_this_address_alone(library: str, house: House) -> None:
+    house.decide("allow alice write topic TOPIC 127.0.0.2", "allow alice read topic TOPIC")
+    with pytest.raises(ClientError, match=r"TOPIC_AUTHORIZATION_FAILED|not authorized to access this topic"):
+        LIBRARIES[library](house.door("SCRAM-SHA-512", local="127.0.0.1"), [house.topic], VALUES)
+    assert LIBRARIES[library](house.door("SCRAM-SHA-512", local="127.0.0.2"), [house.topic], VALUES) == VALUES
+    house.decide("allow alice all topic TOPIC", "deny alice write topic TOPIC 127.0.0.2")
+    with pytest.raises(ClientError, match=r"TOPIC_AUTHORIZATION_FAILED|not authorized to access this topic"):
+        LIBRARIES[library](house.door("SCRAM-SHA-512", local="127.0.0.2"), [house.topic], VALUES)
+    assert LIBRARIES[library](house.door("SCRAM-SHA-512", local="127.0.0.1"), [house.topic], VALUES)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -12,8 +14,9 @@ import (
 )
 
 func byFranz(ctx context.Context, door door, topics, values []string) ([]string, error) {
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{LocalAddr: door.local}, Config: door.tls}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(door.bootstrap), kgo.DialTLSConfig(door.tls), kgo.ConsumeTopics(topics...),
+		kgo.SeedBrokers(door.bootstrap), kgo.Dialer(dialer.DialContext), kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	}
 	if door.mechanism != "" {

@@ -1,6 +1,7 @@
 // Command login writes values to topics as a client who proves who it is, and prints all values that the topics have:
 // "login LIBRARY BOOTSTRAP CA MECHANISM TOPIC,TOPIC VALUE...", with "" for no mechanism. Each topic has one partition.
-// The environment has NAME and SECRET (a password or a token) of a user, or the files CERTIFICATE and KEY.
+// The environment has NAME and SECRET (a password or a token) of a user, or the files CERTIFICATE and KEY. LOCAL is the
+// address that the client connects from, if it is set.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -28,6 +30,7 @@ type door struct {
 	mechanism string
 	name      string
 	secret    string
+	local     net.Addr
 }
 
 var libraries = map[string]pass{"franz-go": byFranz, "sarama": bySarama}
@@ -49,7 +52,10 @@ func run(given []string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	entrance := door{given[1], trusts, given[3], os.Getenv("NAME"), os.Getenv("SECRET")}
+	entrance := door{given[1], trusts, given[3], os.Getenv("NAME"), os.Getenv("SECRET"), nil}
+	if local := os.Getenv("LOCAL"); local != "" {
+		entrance.local = &net.TCPAddr{IP: net.ParseIP(local)}
+	}
 	found, err := libraries[given[0]](ctx, entrance, strings.Split(given[4], ","), given[5:])
 	if err != nil {
 		return err

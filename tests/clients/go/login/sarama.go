@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/IBM/sarama"
 	"github.com/xdg-go/scram"
@@ -26,6 +27,10 @@ func bySarama(ctx context.Context, door door, topics, values []string) ([]string
 		}
 	}
 	if err := producer.SendMessages(messages); err != nil {
+		var each sarama.ProducerErrors
+		if errors.As(err, &each) {
+			return nil, each[0]
+		}
 		return nil, err
 	}
 	consumer, err := sarama.NewConsumerFromClient(client)
@@ -59,6 +64,7 @@ func saramaConfig(door door) *sarama.Config {
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Consumer.Return.Errors = true
 	config.Net.MaxOpenRequests = 1 // the library insists
+	config.Net.LocalAddr = door.local
 	config.Net.TLS.Enable, config.Net.TLS.Config = true, door.tls
 	if door.mechanism == "" {
 		return config
