@@ -1,7 +1,7 @@
 """What TLS at the gateway's listener costs in CPU, beside TLS at Kafka's own: the same client, the same run.
 
 For each of the two, TLS costs what the process uses by its TLS listener beyond what it uses by its plain one. The
-broker runs as Kafka's scripts start it, with the compiler C2, which embedded brokers do without, and two rounds warm it up.
+broker has the compiler C2, as Kafka's scripts start it; embedded brokers do without. Two rounds warm it up.
 """
 
 from __future__ import annotations

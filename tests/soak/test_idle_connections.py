@@ -43,12 +43,9 @@ def address(
     signed, port = authority.sign("gateway"), free_block(2)
     state = tmp_path / "state"
     last_table.save(state, RoutingTable(1, [UpstreamCluster("c1", (kafka_c1.bootstrap,), 1, home=True)]))
-    settings = {
-        "LISTEN": f"{request.param}://127.0.0.1:{port}",
-        "STATE_DIR": str(state),
-        "TLS_CERTIFICATE": str(signed.certificate),
-        "TLS_KEY": str(signed.key),
-    }
+    settings = {"LISTEN": f"{request.param}://127.0.0.1:{port}", "STATE_DIR": str(state)}
+    if request.param == "SSL":
+        settings |= {"TLS_CERTIFICATE": str(signed.certificate), "TLS_KEY": str(signed.key)}
     gateway = ServiceProcess("gateway", port, tmp_path / "gateway.log", settings)
     gateway.start()
     try:
