@@ -105,8 +105,9 @@ untold_refusals = Counter(
 )
 tls_handshakes = Counter(
     "kafka_mesh_gateway_tls_handshakes",
-    "Handshakes of TLS clients by how far they came: begun (the client said hello), done. A client that "
-    "does not trust the certificate, or that lacks its own where the listener asks for one, only begins.",
+    "Handshakes of TLS clients by how far they came: accepted (a client came), begun (the client said hello), done. "
+    "A client that does not trust the certificate, or that lacks its own where the listener asks for one, only begins. "
+    "A handshake that is not done after 10 s is cut.",
     ["stage"],
 )
 listener_open = Gauge(

@@ -47,7 +47,7 @@ SUITES: Mapping[str, Sequence[Sequence[str]]] = {
     ],
     "measuring_tools": [
         (*TOPICS, "--operation", "Write", "--operation", "Read"),
-        (*GROUPS, "--operation", "Read"),
+        (*GROUPS, "--group", "test-group-", "--operation", "Read"),
     ],
     "streams": [
         (*TOPICS, "--operation", "Write", "--operation", "Read"),

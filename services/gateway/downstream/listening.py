@@ -47,7 +47,12 @@ class Place:
 
     def meeting(self, new_client: NewClient) -> Callable[[], asyncio.BufferedProtocol]:
         """Makes the protocol of the next client."""
-        return partial(new_client, self.entrance, self._asked_node)
+        return partial(self._meet, new_client)
+
+    def _meet(self, new_client: NewClient) -> asyncio.BufferedProtocol:
+        if self.entrance.tls is not None:
+            self.entrance.tls.accepted()
+        return new_client(self.entrance, self._asked_node)
 
     def _asked_node(self, transport: asyncio.BaseTransport) -> int | None:
         tls = self.entrance.tls

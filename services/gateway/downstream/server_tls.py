@@ -10,9 +10,10 @@ from mesh.server_certificate import ServerCertificate, TlsFiles, TlsFilesError
 from services.gateway import metrics
 from services.gateway.authentication.revoked_certificates import RevokedCertificates
 
-_begun, _done = metrics.tls_handshakes.labels("begun"), metrics.tls_handshakes.labels("done")
+_accepted, _begun, _done = (metrics.tls_handshakes.labels(stage) for stage in ("accepted", "begun", "done"))
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
+"""A client that has not proved itself by then is cut."""
 
 
 class ServerTls(ServerCertificate):
@@ -36,6 +37,10 @@ class ServerTls(ServerCertificate):
 
     def changed(self) -> None:
         self._on_changed()
+
+    def accepted(self) -> None:
+        """A client has come, and may say hello."""
+        _accepted.inc()
 
     def has_revoked(self, transport: asyncio.BaseTransport) -> bool:
         """Whether the client of this connection has shown a certificate that is revoked by now."""

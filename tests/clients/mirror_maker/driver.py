@@ -60,11 +60,11 @@ class Mirror:
             "replication", "config.storage.replication", "offset.storage.replication", "status.storage.replication",
             "offset-syncs.topic.replication", "checkpoints.topic.replication", "heartbeats.topic.replication",
         )  # fmt: skip
+        address = Entrance.of(self.bootstrap).address
         settings = {
             "clusters": f"{self.source}, mesh",
-            **{
-                f"{cluster}.bootstrap.servers": Entrance.of(self.bootstrap).address for cluster in (self.source, "mesh")
-            },
+            f"{self.source}.bootstrap.servers": address,
+            "mesh.bootstrap.servers": address,
             f"{self.source}->mesh.enabled": "true",
             f"{self.source}->mesh.topics": self.topic,
             f"mesh->{self.source}.enabled": "false",

@@ -42,15 +42,8 @@ class WordCount:
     @property
     def command(self) -> list[str]:
         jvm = [str(need("java")[0]), *JVM_OPTIONS, "-cp", class_path(), "mesh.clients.WordCount"]
-        options = [
-            Entrance.of(self.bootstrap).address,
-            self.application,
-            self.guarantee,
-            str(self.state),
-            self.input,
-            self.output,
-        ]
-        return [*jvm, *options, self.protocol, str(self._login)]
+        options = [Entrance.of(self.bootstrap).address, self.application, self.guarantee, str(self.state)]
+        return [*jvm, *options, self.input, self.output, self.protocol, str(self._login)]
 
     @property
     def _login(self) -> Path:
