@@ -37,12 +37,8 @@ class Ends:
         if not self._ended and not self._left & self._gateway.gateway.connections:
             self._ended, self._stood_still_s = time.monotonic(), self._pulse.stood_still_s
 
-    def at_the_gateway(self) -> None:
-        """Returns when the gateway has none of the connections any more."""
-        wait_until(lambda: self._ended, "the connections end", ENDS_S)
-
     def at_the_client(self, client: socket.socket) -> None:
-        """Returns when this client, too, has the end of its connection."""
+        """Returns when the gateway has none of them any more, and this client has the end of its own."""
         client.settimeout(ENDS_S)
         try:
             while client.recv(65536):
@@ -50,7 +46,7 @@ class Ends:
         except ConnectionError:
             pass
         came = time.monotonic()
-        self.at_the_gateway()
+        wait_until(lambda: self._ended, "the connections end", ENDS_S)
         self._ended = max(self._ended, came)
 
     @property
