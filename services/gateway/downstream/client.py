@@ -119,6 +119,10 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """Requests that have come and whose answers have not left."""
         return len(self._queue)
 
+    @property
+    def has_revoked_certificate(self) -> bool:
+        return self._transport is not None and self.entrance.has_revoked(self._transport)
+
     # --- requests ------------------------------------------------------------------------------------------------
 
     def made(self) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from services.gateway.downstream.client_figures import ClientFigures
     from services.gateway.downstream.open_listeners import OpenListeners
     from services.gateway.downstream.request_tracing import RequestTracing
+    from services.gateway.downstream.revocations import Revocations
     from services.gateway.downstream.siblings import Siblings
 
 log = structlog.get_logger(__name__)
@@ -80,6 +81,8 @@ class Mesh:
     producing: dict[object, Underway] = field(default_factory=dict)
     committing: dict[object, Underway] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
+    revocations: "Revocations | None" = None
+    """None: before the start."""
     listeners: "OpenListeners | None" = None
     """None: before the start."""
     budget: ByteBudget = field(init=False)
@@ -153,7 +156,10 @@ class Mesh:
             self.memory.new_topics = new_topics_from_proto(validation)
         if self.memory.protection.revision != (0 if protection is None else protection.revision):
             self.memory.protection = protection_policy_from_proto(protection)
+        before = self.tables.authorization
         self.tables.run(table)
+        if self.revocations is not None and self.tables.authorization is not before:
+            self.revocations.rights(before, self.tables.authorization)
         self.quotas.follow(table.policies.quota_policy)
         if self.listeners is not None:
             self.listeners.follow(listeners_from_proto(table.policies.listener_policy))
