@@ -287,8 +287,8 @@ def test_the_console_listens_with_tls_for_the_names_of_its_service_and_of_its_va
 
 def test_a_console_without_a_certificate_for_browsers_stands_behind_tls() -> None:
     run = charts.template("--set", "console.enabled=true")
-    (console,) = [each for each in yaml.safe_load_all(run.stdout)
-                  if each and (each["kind"], each["metadata"]["name"]) == ("Deployment", "kafka-mesh-console")]  # fmt: skip
+    deployments = [each for each in yaml.safe_load_all(run.stdout) if each and each["kind"] == "Deployment"]
+    (console,) = [each for each in deployments if each["metadata"]["name"] == "kafka-mesh-console"]
     (container,) = console["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each["value"] for each in container["env"]}
     assert given["KAFKA_MESH_CONSOLE_TLS_IN_FRONT"] == "true"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from _pytest.mark import ParameterSet
 from confluent_kafka import Consumer, Producer
 
 from tests.clients.upstream import Upstream
