@@ -1,8 +1,7 @@
 """Connections of clients that have asked for the versions of APIs, and wait: a process holds as many as it may open.
 
-`python -m tests.bench.idle_connections ADDRESS NETWORK COUNT` writes `held N` at its end, and the reason if it can open no
-more. Sources are 127.NETWORK.0.1 and on: an address has ports for some thousand connections alone. The connections end
-with standard input.
+`python -m tests.bench.idle_connections ADDRESS NETWORK COUNT` writes `held N`, and a reason if there are fewer. Sources
+are 127.NETWORK.0.1 and on: an address has ports for some thousand connections alone. All end with standard input.
 """
 
 from __future__ import annotations

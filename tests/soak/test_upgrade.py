@@ -48,9 +48,9 @@ LOST = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 class Loop:
-    """Something that an application does again and again, in a thread of its own."""
+    """Something that an application does again and again, in a thread of its own. `once` says whether it was done."""
 
-    def __init__(self, once: Callable[[int], None], end: Callable[[], None]) -> None:
+    def __init__(self, once: Callable[[int], bool], end: Callable[[], None]) -> None:
         self.done = 0
         self.faults: list[str] = []
         self._once, self._end = once, end
@@ -63,8 +63,7 @@ class Loop:
             for number in count():
                 if self._stop.is_set():
                     break
-                self._once(number)
-                self.done += 1
+                self.done += self._once(number)
             self._end()
         except KafkaException as error:
             self.faults.append(repr(error))
@@ -81,6 +80,7 @@ class Loop:
     async def end(self) -> None:
         self._stop.set()
         await asyncio.to_thread(self._thread.join, WITHIN_S)
+        assert not self._thread.is_alive(), "the application hangs in a call"
 
 
 class Payments:
@@ -96,7 +96,7 @@ class Payments:
         self._producer.init_transactions(WITHIN_S)
         self.loop = Loop(self._once, lambda: None)
 
-    def _once(self, number: int) -> None:
+    def _once(self, number: int) -> bool:
         began = time.monotonic()
         values = [f"payment-{number}-{partition}" for partition in range(2)]
         self._producer.begin_transaction()
@@ -106,6 +106,7 @@ class Payments:
         now = time.monotonic()
         self.committed |= dict.fromkeys(values, now)
         self.seconds.append(now - began)
+        return True
 
 
 class Workers:
@@ -116,13 +117,9 @@ class Workers:
         """The time at which each record came first."""
         self._consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group})
         self._consumer.subscribe([topic])
-        self.loop = Loop(self._once, self._consumer.close)
+        self.loop = Loop(self._poll, self._consumer.close)
 
-    def _once(self, _: int) -> None:
-        while not self._poll():
-            pass
-
-    def _poll(self) -> bool:
+    def _poll(self, _: int) -> bool:
         found = False
         for message in self._consumer.poll(0.5):
             if (error := message.error()) is None:
