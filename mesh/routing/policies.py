@@ -18,13 +18,14 @@ from mesh.routing.listed_policy import (
     LISTENERS,
     PROTECTION,
     QUOTAS,
+    STITCHES,
     TENANTS,
     VALIDATION,
     Listed,
     ListedDraft,
     PolicyMessage,
 )
-from mesh.rpc import acls, events, listeners, protection, quotas, tenants, validation
+from mesh.rpc import acls, events, listeners, protection, quotas, stitches, tenants, validation
 from mesh.validation.codec import is_known as is_known_validation
 
 P = TypeVar("P", bound=PolicyMessage)
@@ -40,6 +41,7 @@ class Policies(NamedTuple):
     tenant_policy: tenants.TenantPolicy | None = None
     protection_policy: protection.ProtectionPolicy | None = None
     listener_policy: listeners.ListenerPolicy | None = None
+    stitch_policy: stitches.StitchPolicy | None = None
 
 
 NO_POLICIES: Final = Policies()
@@ -114,6 +116,7 @@ VALIDATION_POLICY: Final = _listed("validation_policy", VALIDATION, 4, is_known_
 PROTECTION_POLICY: Final = _listed("protection_policy", PROTECTION, 5, is_known_protection)
 TENANT_POLICY: Final = _listed("tenant_policy", TENANTS, 6, lambda _: True)
 LISTENER_POLICY: Final = _listed("listener_policy", LISTENERS, 7, is_known_listener)
+STITCH_POLICY: Final = _listed("stitch_policy", STITCHES, 8, lambda _: True)
 KINDS: Final[tuple[PolicyKind[Any], ...]] = (
     ACL_POLICY,
     QUOTA_POLICY,
@@ -121,6 +124,7 @@ KINDS: Final[tuple[PolicyKind[Any], ...]] = (
     TENANT_POLICY,
     PROTECTION_POLICY,
     LISTENER_POLICY,
+    STITCH_POLICY,
 )
 POLICY_EVENTS: Final = {payload: kind for kind in KINDS for payload in kind.payloads}
 """The payloads that change a policy, each with the kind."""

@@ -43,6 +43,7 @@ from mesh.rpc.v1 import replays_pb2_grpc as replays_grpc
 from mesh.rpc.v1 import reports_pb2 as reports
 from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
+from mesh.rpc.v1 import stitches_pb2 as stitches
 from mesh.rpc.v1 import subscriptions_pb2 as subscriptions
 from mesh.rpc.v1 import subscriptions_pb2_grpc as subscriptions_grpc
 from mesh.rpc.v1 import tenants_pb2 as tenants
@@ -100,6 +101,7 @@ __all__ = [
     "reports",
     "routing",
     "snapshots",
+    "stitches",
     "subscriptions",
     "subscriptions_grpc",
     "tenants",

@@ -21,6 +21,7 @@ from mesh.rpc import (
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
+    protection_grpc,
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -31,6 +32,7 @@ from mesh.rpc import (
     traffic_grpc,
     transactions_grpc,
     users_grpc,
+    validation_grpc,
 )
 from mesh.rpc.channels import open_channel, open_tls_channel
 from mesh.rpc.method_access import decides
@@ -69,6 +71,8 @@ class Stubs:
         self.quotas = quotas_grpc.QuotaServiceStub(channel)
         self.listeners = listeners_grpc.ListenerServiceStub(channel)
         self.tenants = tenants_grpc.TenantServiceStub(channel)
+        self.validation = validation_grpc.ValidationServiceStub(channel)
+        self.protection = protection_grpc.ProtectionServiceStub(channel)
         self.clients = clients_grpc.ClientServiceStub(channel)
         self.pipelines = pipelines_grpc.PipelineServiceStub(channel)
         self.profiles = profiles_grpc.ProfileServiceStub(channel)

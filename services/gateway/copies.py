@@ -20,7 +20,9 @@ COPIES: Final = GATEWAY / "compiled"
 PACKAGE: Final = "services.gateway"
 
 WALKS: Final = ("readers", "headers", "produce", "produce_response", "fetch_request", "fetch_response")
-"""All walks but `octets`, which has C of its own."""
+"""All walks but `octets`."""
+IN_C: Final = ("clock", "wire.scanner.walks.octets")
+"""Modules whose functions stand in the `.pxd` file, in C."""
 MODULES: Final = (
     "counting",
     "frame_stream",
@@ -69,7 +71,7 @@ def source_of(module: str) -> Path:
 
 def name_of_copy() -> str:
     digest = hashlib.sha256(repr(sorted({**DIRECTIVES, **OF_WALKS}.items())).encode())
-    for module in (*MODULES, "wire.scanner.walks.octets"):
+    for module in (*MODULES, *IN_C):
         source = source_of(module)
         for path in (source, source.with_suffix(".pxd")):
             digest.update(b"\0".join((path.name.encode(), path.read_bytes(), b"")))

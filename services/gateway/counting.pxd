@@ -10,7 +10,8 @@ cdef class Count:
 
 cdef class Histogram:
     cdef public dict exemplars
-    cdef public list cells
+    cdef public object cells
+    cdef long long[::1] _numbers
     cdef public double seconds
 
     @cython.locals(part=double, octave=Py_ssize_t, cell=Py_ssize_t, edge=double)

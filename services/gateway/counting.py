@@ -4,6 +4,7 @@ The counters of prometheus_client take a lock and some calls for each addition: 
 code for a Produce. Only the event loop adds to the counters here, so they need no lock.
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -88,11 +89,13 @@ class Answered(Count):
 class Histogram:
     """Seconds by cells. Only the event loop adds to it."""
 
-    __slots__ = ("cells", "exemplars", "seconds")
+    __slots__ = ("_numbers", "cells", "exemplars", "seconds")
 
     def __init__(self) -> None:
-        self.cells = [0] * (OCTAVES * CELLS)
+        self.cells = array("q", bytes(8 * OCTAVES * CELLS))
         """Octave by octave; within each, the cells from the last to the first."""
+        self._numbers = self.cells
+        """The same, without objects of Python where this is compiled."""
         self.seconds = 0.0
         self.exemplars: dict[int, Exemplar] = {}
         """The last traced observation of each bucket of `BOUNDS`."""
@@ -105,7 +108,7 @@ class Histogram:
         while part <= edge and cell < PER_OCTAVE:
             edge *= ROOT
             cell += 1
-        self.cells[octave * CELLS + cell] += 1
+        self._numbers[octave * CELLS + cell] += 1
         self.seconds += seconds
 
     def name(self, seconds: float, labels: dict[str, str]) -> None:

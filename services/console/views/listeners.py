@@ -34,10 +34,3 @@ def _row(gateway: str, of: listeners.OpenListener) -> Cells:
         f"{of.draining:,}",
         f"no: {of.fault}" if of.fault else "yes",
     ]
-
-
-async def listeners_at(ask: Ask, revision: int) -> dict[str, listeners.Listener]:
-    """The decisions by name, as they were at a revision. They fit into one answer."""
-    request = listeners.ListListenersRequest(at_revision=revision)
-    answer = await ask.caller.call(ask.caller.stubs.listeners.ListListeners, request)
-    return {each.name: each for each in answer.listeners}

@@ -1,37 +1,24 @@
-"""The way back from a decision about a policy, as a new decision: ACLs, their mode, quotas, tenants, listeners, grants,
-subscriptions.
-"""
+"""The way back from a decision about a policy, as a new decision."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
 from mesh.acls import words as acl_words
-from mesh.listeners.words import change_text as listener_text
-from mesh.quotas.words import change_text
-from mesh.rpc import acls, admin, events, grants, listeners, quotas, subscriptions, tenants
-from mesh.tenants.words import change_text as tenant_text
+from mesh.rpc import acls, admin, events, grants, subscriptions
 from services.console.asking import Ask, change, wrong
 from services.console.parts import Moved, Notice, Page, Part, Table, Tone
-from services.console.views.listeners import listeners_at
+from services.console.views.listed_policies import LISTED, changes_back
 from services.console.views.policies import exactly
-from services.console.views.tenants import tenants_at
 
-LAST = 1000
+LAST: Final = 1000
 """Decisions among which the page looks."""
-REVERTED = frozenset({"role_granted", "role_revoked", "subscription_declared", "subscription_withdrawn"})
+REVERTED: Final = frozenset({"role_granted", "role_revoked", "subscription_declared", "subscription_withdrawn"})
 """Decisions that a revert to an earlier revision takes back, with all later ones of their kind."""
-TAKEN_BACK = REVERTED | {
-    "acls_created",
-    "acls_deleted",
-    "acl_mode_set",
-    "listeners_changed",
-    "quotas_changed",
-    "tenants_changed",
-}
+TAKEN_BACK: Final = REVERTED | LISTED.keys() | {"acls_created", "acls_deleted", "acl_mode_set"}
 
 
 async def event_of(ask: Ask, revision: int) -> events.Event | None:
@@ -60,7 +47,8 @@ async def _way(ask: Ask) -> tuple[Any, Message, Sequence[str], bool]:
     found = await event_of(ask, revision) or events.Event()
     stubs = ask.caller.stubs
     reason, request_id = ask.said("reason") or f"takes back revision {revision}", ask.said("request_id")
-    match found.WhichOneof("payload"):
+    kind = found.WhichOneof("payload") or ""
+    match kind:
         case "acls_created":
             made = found.acls_created.acls
             request: Message = acls.DeleteAclsRequest(filters=map(exactly, made), reason=reason, request_id=request_id)
@@ -70,34 +58,12 @@ async def _way(ask: Ask) -> tuple[Any, Message, Sequence[str], bool]:
             request = acls.CreateAclsRequest(acls=gone, reason=reason, request_id=request_id)
             return stubs.acls.CreateAcls, request, [f"added: {acl_words.acl_text(each)}" for each in gone], False
         case "acl_mode_set":
-            before = await ask.caller.call(
-                stubs.acls.ListAcls, acls.ListAclsRequest(at_revision=revision - 1, page_size=1)
-            )
+            before = await _mode_at(ask, revision - 1)
             mode = before.mode or acls.ACL_MODE_OFF
             named = acls.AclSuperUsers(principals=before.super_users)
             request = acls.SetAclModeRequest(mode=mode, super_users=named, reason=reason, request_id=request_id)
             sentence = f"mode {acl_words.mode_word(mode)}, super users {', '.join(before.super_users) or 'none'}"
             return stubs.acls.SetAclMode, request, [sentence], False
-        case "quotas_changed":
-            changes = [await _before(ask, each, revision - 1) for each in found.quotas_changed.changes]
-            request = quotas.ChangeQuotasRequest(changes=changes, reason=reason, request_id=request_id)
-            return stubs.quotas.ChangeQuotas, request, [change_text(each) for each in changes], False
-        case "tenants_changed":
-            earlier = await tenants_at(ask, revision - 1)
-            of_tenants = [
-                tenants.TenantChange(tenant_id=each.tenant_id, tenant=earlier.get(each.tenant_id))
-                for each in found.tenants_changed.changes
-            ]
-            request = tenants.ChangeTenantsRequest(changes=of_tenants, reason=reason, request_id=request_id)
-            return stubs.tenants.ChangeTenants, request, [tenant_text(each) for each in of_tenants], False
-        case "listeners_changed":
-            before_it = await listeners_at(ask, revision - 1)
-            of_listeners = [
-                listeners.ListenerChange(name=each.name, listener=before_it.get(each.name))
-                for each in found.listeners_changed.changes
-            ]
-            request = listeners.ChangeListenersRequest(changes=of_listeners, reason=reason, request_id=request_id)
-            return stubs.listeners.ChangeListeners, request, [listener_text(each) for each in of_listeners], False
         case "role_granted" | "role_revoked":
             request = grants.RevertGrantsRequest(to_revision=revision - 1, reason=reason, request_id=request_id)
             return stubs.access.RevertGrants, request, [f"the grants of revision {revision - 1:,}"], True
@@ -107,18 +73,21 @@ async def _way(ask: Ask) -> tuple[Any, Message, Sequence[str], bool]:
             )
             sentence = f"the subscriptions of revision {revision - 1:,}"
             return stubs.subscriptions.RevertSubscriptions, request, [sentence], True
-        case _:
-            raise wrong(
-                "revision", f"{revision} is no decision about ACLs, quotas, tenants, listeners, grants or subscriptions"
-            )
+    policy = LISTED.get(kind)
+    if policy is None:
+        raise wrong("revision", f"{revision} is no decision about a policy, grants or subscriptions")
+    changes = await changes_back(ask, policy, getattr(found, kind).changes, revision)
+    request = policy.to_change(changes=changes, reason=reason, request_id=request_id)
+    return policy.change(stubs), request, [policy.text(each) for each in changes], False
 
 
-async def _before(ask: Ask, of: quotas.QuotaChange, revision: int) -> quotas.QuotaChange:
-    """The change to the value that a quota had at a revision."""
-    request = quotas.ListQuotasRequest(at_revision=revision, entity=of.entity, page_size=LAST)
-    answer = await ask.caller.call(ask.caller.stubs.quotas.ListQuotas, request)
-    value = next((each.value for each in answer.quotas if each.key == of.key), None)
-    return quotas.QuotaChange(entity=of.entity, key=of.key, value=value)
+async def _mode_at(ask: Ask, revision: int) -> acls.ListAclsResponse:
+    """The mode and the super users at a revision; control takes a request about revision 0 for one about now."""
+    if revision == 0:
+        return acls.ListAclsResponse()
+    request = acls.ListAclsRequest(at_revision=revision, page_size=1)
+    answer: acls.ListAclsResponse = await ask.caller.call(ask.caller.stubs.acls.ListAcls, request)
+    return answer
 
 
 async def check(ask: Ask) -> Page:

@@ -6,10 +6,9 @@ from mesh.rpc import tenants
 from mesh.tenants.words import change_text, tenant_text
 from services.console.asking import PAGE_SIZE, Ask, change, here, search, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Moved, Notice, Page, Part, Table, hidden
+from services.console.views.listed_policies import TENANTS, values_at
 
 FIELDS = ("tenant", "prefix", "members", "shared", "writable", "remove")
-MOST = 1_000
-"""Tenants of one answer of control."""
 NOTHING = "There is no tenant: every client sees the whole virtual cluster."
 
 
@@ -102,7 +101,7 @@ def _change(ask: Ask) -> tenants.TenantChange:
 async def check(ask: Ask) -> Page:
     """The tenant as it is now, and as the change would make it."""
     wanted = _change(ask)
-    present = (await tenants_at(ask, 0)).get(wanted.tenant_id)
+    present = (await values_at(ask, TENANTS)).get(wanted.tenant_id)
     before = "no such tenant" if present is None else tenant_text(present)
     facts = Facts("Change", [("Now", before), ("Then", change_text(wanted))])
     parts: list[Part] = [facts]
@@ -119,19 +118,6 @@ async def check(ask: Ask) -> Page:
             )
             parts.append(Form("Set it anew", "/tenants/check", "Check it", (*again, *others)))
     return Page("Check: a tenant", parts, lead="Nothing has changed yet.")
-
-
-async def tenants_at(ask: Ask, revision: int) -> dict[str, tenants.Tenant]:
-    """All tenants by id, as they were at a revision; 0 for now."""
-    found: dict[str, tenants.Tenant] = {}
-    token = ""
-    while True:
-        request = tenants.ListTenantsRequest(at_revision=revision, page_size=MOST, page_token=token)
-        answer = await ask.caller.call(ask.caller.stubs.tenants.ListTenants, request)
-        found.update((each.tenant_id, each) for each in answer.tenants)
-        token = answer.next_page_token
-        if not token:
-            return found
 
 
 async def make(ask: Ask) -> Moved:

@@ -1,5 +1,6 @@
 cimport cython
 
+from services.gateway cimport clock
 from services.gateway.counting cimport Answered, Count
 from services.gateway.downstream.fetch_forwarding cimport FetchForwarder
 from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
@@ -22,7 +23,7 @@ cdef class ClientConnection(FrameStream):
     cdef public FetchForwarder _fetches
     cdef public Forwarder _forwarder
     cdef public object _asked_node, _connections, _follower, _gate, _introduction, _lanes, _mesh
-    cdef public object _now, _queue, _reading, _slots
+    cdef public object _queue, _reading, _slots
     cdef public RequestTracing _tracing
     cdef public Quotas _quotas
     cdef public Toll _toll

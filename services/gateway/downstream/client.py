@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from services.gateway import metrics
+from services.gateway import clock, metrics
 from services.gateway.downstream.entrance import Entrance
 from services.gateway.downstream.fetch_forwarding import FetchForwarder
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
@@ -74,7 +74,6 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         "_lanes",
         "_mesh",
         "_most_requests",
-        "_now",
         "_queue",
         "_quotas",
         "_reading",
@@ -107,7 +106,6 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """None: the client may send requests, for as long as it likes."""
         self._lanes = Lanes(self.session, on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._forwarder = Forwarder(self, mesh, self.session, self._follower, self._lanes)
-        self._now = time.monotonic  # that of the loop stands still while a turn of it lasts
         self._slots = Slots(self)
         self._queue = self._slots.queue
         self._reading = Reading(self, self._slots, mesh)
@@ -127,14 +125,15 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         peer = self._transport.get_extra_info("peername") if self._transport else None
         self.session.address, self.session.peer = (peer[0], f"{peer[0]}:{peer[1]}") if peer else ("", "")
         self.session.calls.begin(time.time())
+        self._connections.add(self)
+        metrics.client_connections.inc()
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
             self._gate = gate_for(self, self.entrance, self._transport, self._mesh.crowds)
         if self._introduction is not None:
             self._introduction.apply(self.session)
-        self._connections.add(self)
-        metrics.client_connections.inc()
-        self._toll.connected(self.session.address)
+        if self.is_open:  # the gate may have ended it
+            self._toll.connected(self.session.address)
 
     def admitted(self, *, for_good: bool) -> None:
         self.bound_frames(LEAST_FRAME_BYTES, self._mesh.limits.max_frame_bytes)
@@ -148,7 +147,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._gate.follow(entrance)
 
     def queued(self, header: RequestHeader) -> Slot:
-        slot = Slot(header, None, None, 0, began=self._now())
+        slot = Slot(header, None, None, 0, began=clock.now())
         self._queue.append(slot)
         return slot
 
@@ -162,7 +161,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         header = headers.parse_request_header(frame, SIZE_BYTES, len(frame))
         if header.client_id is not None:
             self.session.client_id = header.client_id
-        now = self._now()
+        now = clock.now()
         if not self._quotas.counts:
             self._begin(header, frame, owned, now)
             return
@@ -226,7 +225,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         shut = self._gate is not None and self._gate.is_shut
         if shut or self._slots.draining is not None or not self._turns.is_free_for_produce():
             return None
-        arriving = self._forwarder.begun_in_part(beginning, missing, self._now())
+        arriving = self._forwarder.begun_in_part(beginning, missing, clock.now())
         if arriving is None:
             return None
         _bytes_in.total += len(beginning)
@@ -296,7 +295,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self.send(*toll.leaves(_FETCH if isinstance(slot, FetchInFlight) else _PRODUCE, slot.version, pieces, size))
         else:
             self.send(*pieces)
-        answers.times.took(self._now() - slot.began, slot.upstream_s)
+        answers.times.took(clock.now() - slot.began, slot.upstream_s)
         if self._tracing is not None:
             self._tracing.forwarded(slot, answers.times)
         if (slots and slots[0].done) or self._slots.draining is not None:

@@ -1,5 +1,6 @@
 cimport cython
 
+from services.gateway cimport clock
 from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.fetch_placing cimport FetchPlacing
 from services.gateway.downstream.fetch_questions cimport Part, Question, Way

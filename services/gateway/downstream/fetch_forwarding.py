@@ -23,10 +23,9 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 from typing import Protocol
 
-from services.gateway import metrics
+from services.gateway import clock, metrics
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import FetchInFlight, Step
 from services.gateway.downstream.fetch_placing import FetchPlacing
@@ -128,7 +127,7 @@ class FetchForwarder:
     def ask(self, fetch: FetchInFlight) -> None:
         """Ask the brokers, now that the request stands among its client's slots, or let it wait for news."""
         if self._quiet_since and self._waits(fetch):
-            fetch.asked_at = monotonic()
+            fetch.asked_at = clock.now()
         else:
             self._send(fetch, fetch.began)
 
@@ -140,7 +139,7 @@ class FetchForwarder:
         return not is_renewed and self._room.takes(fetch)
 
     def woken(self, fetch: FetchInFlight) -> None:
-        now = monotonic()
+        now = clock.now()
         rest, parts = fetch.limits.after(now - fetch.began), fetch.parts
         fetch.each = rest.for_each_of(len(parts))
         if fetch.alone:
@@ -154,7 +153,7 @@ class FetchForwarder:
 
     def waited_out(self, fetch: FetchInFlight) -> None:
         metrics.waited_out.total += 1
-        fetch.heard_at = monotonic()
+        fetch.heard_at = clock.now()
         if fetch.session_went_on:
             self._doubt(fetch)
         else:
@@ -165,13 +164,13 @@ class FetchForwarder:
         self._asked_at = now
         if fetch.alone:
             self._ask(fetch, parts[0], now)
-            fetch.asked_at = fetch.asked_at or monotonic()
+            fetch.asked_at = fetch.asked_at or clock.now()
             return
         # taken up last: asking the other brokers drops answers that have waited for long
         for part in parts:
             if part.left is None and not fetch.ended:
                 self._ask(fetch, part, now)
-        fetch.asked_at = fetch.asked_at or monotonic()
+        fetch.asked_at = fetch.asked_at or clock.now()
         if not fetch.ended:
             self._current = fetch
             self._watch(fetch.is_over_at)
@@ -221,7 +220,7 @@ class FetchForwarder:
         if fetch.is_over_at > self._timer_at:
             self._watch(fetch.is_over_at)
             return
-        fetch.heard_at = monotonic()
+        fetch.heard_at = clock.now()
         if fetch.session_went_on:
             self._doubt(fetch)
         else:
@@ -242,7 +241,7 @@ class FetchForwarder:
     def came(self, fetch: FetchInFlight, part: Part, outcome: Outcome, owned: bool) -> None:
         if fetch.ended:
             return
-        fetch.heard_at = monotonic()
+        fetch.heard_at = clock.now()
         step = fetch.come(part, outcome)
         if step is Step.ANSWER:
             self._answer(fetch)

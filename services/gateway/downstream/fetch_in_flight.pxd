@@ -1,5 +1,6 @@
 cimport cython
 
+from services.gateway cimport clock
 from services.gateway.counting cimport Answered
 from services.gateway.downstream.fetch_questions cimport Part
 from services.gateway.requests.records.broker_fetches cimport Found, Limits

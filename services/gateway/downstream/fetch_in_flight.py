@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from time import monotonic
 from typing import Final
 
 from mesh.routing import RoutingTable
 from mesh.tenants import Tenant
+from services.gateway import clock
 from services.gateway.counting import Answered
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_questions import Forwarder, Part, owned_copy
@@ -162,7 +162,7 @@ class FetchInFlight:
             self.upstream_s = max(0.0, self.heard_at - self.asked_at)
 
     def passed_on(self) -> None:
-        self.heard_at = monotonic()
+        self.heard_at = clock.now()
         self.waited()
         self.forwarder.passed_on(self)
 
@@ -222,7 +222,7 @@ class FetchInFlight:
         for part in self.parts:
             if part.outcome is not None:
                 left = waiting[part.way.kept_at] = LeftBehind((part.fetches.resume_key, None), part.outcome)
-                left.arrived = monotonic()
+                left.arrived = clock.now()
 
     # --- the client's answer -------------------------------------------------------------------------------------
 

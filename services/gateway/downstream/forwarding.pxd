@@ -1,5 +1,6 @@
 cimport cython
 
+from services.gateway cimport clock
 from services.gateway.counting cimport Count
 from services.gateway.downstream.following cimport Following
 from services.gateway.downstream.in_flight cimport InFlight

@@ -19,10 +19,9 @@ Theory of operation
 """
 
 from dataclasses import replace
-from time import monotonic
 from typing import Final, Protocol
 
-from services.gateway import metrics
+from services.gateway import clock, metrics
 from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.following import Following
@@ -139,7 +138,7 @@ class Forwarder(Following):
             connection.pass_on(frame, request)
         else:
             connection.pass_on_rewritten(ApiKey.PRODUCE, request.sent_version, _with_names(frame, request), request)
-        request.asked_at = monotonic()
+        request.asked_at = clock.now()
         return request
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> InFlight | None:

@@ -12,6 +12,9 @@ A hold whose gateway has said HELD does not end by itself, for control may have 
 is over, requests wait no longer. They are refused with an error that clients retry, until a router reports how the move
 has ended (`refuse`).
 
+A Produce may write dead letters, too, which the old cluster must have before the cut. So a Produce that names a topic
+is held as well if the topic of its dead letters moves.
+
 A large request may be on its way to the old cluster while it still comes from its client (`forwarding`). Such a client
 gets `PATIENCE_S` to send the rest; then the request is broken off, and the client sends it again.
 """
@@ -39,6 +42,8 @@ COMMITS: Final[Mapping[int, type[OffsetCommitRequest | TxnOffsetCommitRequest]]]
 
 NameOf = Callable[[bytes, RoutingTable], str | None]
 """The name of the topic with this id, if clients that see this table know the topic."""
+LettersOf = Callable[[str], Iterable[str]]
+"""The topics to which dead letters of a topic may be written."""
 
 
 class NamedTopic(Protocol):
@@ -79,10 +84,11 @@ class Started(NamedTuple):
 class Hold:
     """One hold, from the table in force to the one to come."""
 
-    def __init__(self, before: RoutingTable, after: RoutingTable, name_of: NameOf) -> None:
+    def __init__(self, before: RoutingTable, after: RoutingTable, name_of: NameOf, letters_of: LettersOf) -> None:
         self.before = before
         self.after = after
         self._name_of = name_of
+        self._letters_of = letters_of
         self.complete = asyncio.Event()
         self._draining: set[object] = set()
         self._waiting: list[Callable[[], None]] = []
@@ -93,14 +99,18 @@ class Hold:
         """Requests that name a moving topic are refused, and do not wait."""
 
     def concerns(self, request: Request, client: ClientIdentity) -> bool:
-        """Whether a request names a topic that moves for this client. A request that can't be read is not held."""
+        """Whether a request writes to a topic that moves for this client. A request that can't be read is not held."""
         try:
             topics = _topics(request)
         except WireError:
             return False
         before, after = self.before.for_client(client), self.after.for_client(client)
-        names = (topic.name or self._name_of(topic.topic_id, before) for topic in topics)
-        return any(name is None or _moves(name, before, after) for name in names)
+        for topic in topics:
+            name = topic.name or self._name_of(topic.topic_id, before)
+            letters = self._letters_of(name) if name is not None and request.header.api_key == ApiKey.PRODUCE else ()
+            if name is None or any(_moves(each, before, after) for each in (name, *letters)):
+                return True
+        return False
 
     def _moves_some(self, what: Request | tuple[str, ...], client: ClientIdentity) -> bool:
         if isinstance(what, Request):

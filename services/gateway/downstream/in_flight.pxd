@@ -1,5 +1,6 @@
 cimport cython
 
+from services.gateway cimport clock
 from services.gateway.counting cimport Answered
 from services.gateway.requests.records.produce_routes cimport Route
 from services.gateway.upstream.connection cimport BrokerConnection

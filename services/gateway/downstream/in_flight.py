@@ -3,12 +3,12 @@
 import math
 from asyncio import get_running_loop
 from collections.abc import Callable
-from time import monotonic
 from typing import Final, Protocol
 
 from mesh.routing import ClientIdentity, RoutingTable
 from mesh.tenants import Tenant
 from mesh.tracing.context import Trace
+from services.gateway import clock
 from services.gateway.counting import Answered
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.placement import Place
@@ -178,7 +178,7 @@ class InFlight:
     # --- for the broker's connection -----------------------------------------------------------------------------
 
     def answered(self, frame: memoryview, owned: bool) -> None:
-        self.upstream_s = monotonic() - self.asked_at
+        self.upstream_s = clock.now() - self.asked_at
         flexible = self.sent_version >= FLEXIBLE
         if self.seat is not None:
             self.seat.answered(self.sent_at, throttle_ms(frame, flexible=flexible))
@@ -218,7 +218,7 @@ class InFlight:
 
     def failed(self, outcome: Unreachable) -> None:
         if self.asked_at:
-            self.upstream_s = monotonic() - self.asked_at
+            self.upstream_s = clock.now() - self.asked_at
         if self.seat is not None:
             self.seat.failed()
             self.seat = None
@@ -237,7 +237,7 @@ class InFlight:
         if missing:
             return
         self.connection = None
-        self.began = self.asked_at = monotonic()  # how long its client took to send it says nothing of the mesh
+        self.began = self.asked_at = clock.now()  # how long its client took to send it says nothing of the mesh
         if outcome is not None:
             self.forwarder.astray(self, outcome)
         elif connection is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -161,7 +161,7 @@ class Mesh:
 
     def begin_hold(self, after: RoutingTable) -> Hold:
         """Hold the topics that `after` moves. Requests of an earlier hold go on, unless this hold has them too."""
-        earlier, self.hold = self.hold, Hold(self.table, after, self._topic_name)
+        earlier, self.hold = self.hold, Hold(self.table, after, self._topic_name, self._letters_of)
         self.clusters.follow(after)
         self.hold.drain({**self.producing, **self.committing})
         if earlier is not None:
@@ -178,6 +178,9 @@ class Mesh:
         now = asyncio.get_running_loop().time()
         known = self.tables.view_of(seen).clusters(self.clusters.known)
         return known_name(topic_id, self.mesh_id, self.memory, known.values(), now)
+
+    def _letters_of(self, topic: str) -> Iterable[str]:
+        return {rule.dead_letter_topic for rule in self.memory.validation.rules_for(topic) if rule.dead_letter_topic}
 
     def end_hold(self, switch_to: RoutingTable | None = None) -> None:
         """Release the held requests, under `switch_to` or the table in force."""

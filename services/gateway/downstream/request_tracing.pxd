@@ -1,3 +1,4 @@
+from services.gateway cimport clock
 from services.gateway.counting cimport Times
 from services.gateway.requests.records.trace_contexts cimport traces_in
 from services.gateway.wire.scanner.walks cimport produce

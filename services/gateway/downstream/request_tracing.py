@@ -19,7 +19,7 @@ from random import random
 from typing import TYPE_CHECKING
 
 from mesh.tracing.context import NO_TRACE, Trace
-from services.gateway import metrics
+from services.gateway import clock, metrics
 from services.gateway.counting import Times
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
 from services.gateway.downstream.in_flight import InFlight
@@ -109,7 +109,7 @@ class RequestTracing:
         return _BEGINS
 
     def _note(self, slot: AnySlot, traces: tuple[Trace, ...], times: Times, failure: str) -> None:
-        self._noted.append((slot, traces, times, failure, time.monotonic()))
+        self._noted.append((slot, traces, times, failure, clock.now()))
         if len(self._noted) >= AT_ONCE:
             self.flush()
         elif self._timer is None:
@@ -121,7 +121,7 @@ class RequestTracing:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now, now_ns = time.monotonic(), time.time_ns()
+        now, now_ns = clock.now(), time.time_ns()
         for slot, traces, times, failure, ended_at in noted:
             end_ns, seconds = now_ns - int((now - ended_at) * 1e9), ended_at - slot.began
             shape, start_ns = self._shape(slot), end_ns - int(seconds * 1e9)

@@ -1,3 +1,4 @@
+from services.gateway cimport clock
 from services.gateway.downstream.toll cimport Toll
 
 

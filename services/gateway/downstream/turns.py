@@ -7,10 +7,10 @@ it (`Hold`).
 
 from collections import deque
 from dataclasses import replace
-from time import monotonic
 from typing import Final, Protocol
 
 from mesh.tenants import Tenant
+from services.gateway import clock
 from services.gateway.authorization.guarding import guarded
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
@@ -171,7 +171,7 @@ class Turns:
         assert slot.handler is not None and slot.request is not None
         if self.sharing.takes(slot):
             return
-        slot.began = monotonic()
+        slot.began = clock.now()
         client, mesh, follower = self.client, self._mesh, self._follower
         view = client.view(slot.header)
         if (slot.produces or slot.commits) and mesh.hold is not None and mesh.hold.refuses:

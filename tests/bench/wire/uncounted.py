@@ -21,15 +21,15 @@ LEFT_OUT: Final = {
         ("        answers.of_all.total += 1\n", ""),
         ("        size = 0\n        for piece in pieces:\n            size += len(piece)\n", "        size = 0\n"),
         ("        bytes_out.total += size\n        self._client_out.total += size\n", ""),
-        ("        answers.times.took(self._now() - slot.began, slot.upstream_s)\n", ""),
+        ("        answers.times.took(clock.now() - slot.began, slot.upstream_s)\n", ""),
     ),
     "downstream/forwarding.py": (
-        ("        request.asked_at = monotonic()\n", "        request.asked_at = now\n"),
+        ("        request.asked_at = clock.now()\n", "        request.asked_at = now\n"),
         ("        way.calls.total += 1\n", ""),
     ),
     "downstream/in_flight.py": (
         ("    def answered(self, frame: memoryview, owned: bool) -> None:\n"
-         "        self.upstream_s = monotonic() - self.asked_at\n",
+         "        self.upstream_s = clock.now() - self.asked_at\n",
          "    def answered(self, frame: memoryview, owned: bool) -> None:\n"),
     ),
     "upstream/connection.py": (

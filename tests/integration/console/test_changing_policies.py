@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,10 +22,14 @@ from mesh.rpc import (
     tenants_grpc,
     users,
     users_grpc,
+    validation,
+    validation_grpc,
 )
 from mesh.scram import Verifier
 from mesh.scram_codec import verifier_to_proto
-from tests.fixtures.consoles import ADMIN, OPERATOR, Consoled, Visitor
+from tests.fixtures.certificates import Authority
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.consoles import ADMIN, OPERATOR, Consoled, Visitor, consoled
 from tests.integration.control.world import CALL
 
 ACL = "principal=User:alice&permission=allow&operation=Read&type=topic&pattern=prefixed&name=shop."
@@ -220,3 +225,45 @@ async def test_a_decision_about_a_listener_is_shown_and_taken_back(console: Cons
         assert "outside SASL_SSL, SCRAM-SHA-512 SCRAM-SHA-256, port 9095" in await ada.sees("/listeners")
         await takes_back(ada, f"/changes/{second}")
         assert "port 9094" in await ada.sees("/listeners")
+
+
+async def test_a_rule_of_validation_is_taken_back(console: Consoled) -> None:
+    await console.grant("ada", ADMIN)
+    stub = validation_grpc.ValidationServiceStub(console.world.channel)
+
+    async def decide(most: int) -> int:
+        wanted = validation.ValidationRule(
+            rule_id="small", topic="orders", mode=validation.VALIDATION_MODE_ENFORCE, max_record_bytes=most
+        )
+        change = validation.ValidationRuleChange(rule_id="small", rule=wanted)
+        answer = await stub.ChangeValidationRules(
+            validation.ChangeValidationRulesRequest(changes=[change]), timeout=CALL
+        )
+        return int(answer.revision)
+
+    async def bounds() -> list[int]:
+        found = await stub.ListValidationRules(validation.ListValidationRulesRequest(), timeout=CALL)
+        return [each.max_record_bytes for each in found.rules]
+
+    async with console.person("ada") as ada:
+        first, second = await decide(10), await decide(20)
+        await takes_back(ada, f"/changes/{second}")
+        assert await bounds() == [10]
+        await takes_back(ada, f"/changes/{first}")
+        assert await bounds() == []
+
+
+async def test_the_first_decision_of_a_mesh_is_taken_back(
+    database: str, kafka_c1: KafkaCluster, unique_name: Callable[[str], str], authority: Authority
+) -> None:
+    """Nothing was before it: revision 0 is none, although control takes 0 for now."""
+    events_topic = unique_name("console-events")
+    async with consoled(database, events_topic, {"c1": kafka_c1}, authority, registered=False) as console:
+        stub = acls_grpc.AclServiceStub(console.world.channel)
+        request = acls.SetAclModeRequest(mode=acls.ACL_MODE_OBSERVE, super_users=acls.AclSuperUsers())
+        decided = await stub.SetAclMode(request, timeout=CALL)
+        assert decided.revision == 1
+        await console.grant("ada", ADMIN)
+        async with console.person("ada") as ada:
+            await takes_back(ada, "/changes/1")
+        assert (await stub.ListAcls(acls.ListAclsRequest(), timeout=CALL)).mode in (0, acls.ACL_MODE_OFF)

@@ -339,6 +339,7 @@ async def test_an_address_has_so_many_connections_and_no_more(tmp_path: Path) ->
     async with entered(tmp_path, max_connections_per_address=2) as stage:
         first, _second, third = [await stage.connect() for _ in range(3)]
         assert await third.closed() == b""
+        assert len(stage.gateway.connections) == 2, "of the refused connection nothing stays"
         first.close()
         await until(lambda: len(stage.gateway.connections) == 1)
         assert (await logs_in(await stage.connect())).error_code == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from mesh import validation
 from mesh.routing import ClientIdentity, ClientMatch, ExactName, ForwardingRule, RoutingTable, RuleVersion
 from services.gateway.requests.plan import Request
 from services.gateway.requests.topic_ids import mesh_topic_id
@@ -65,6 +66,23 @@ async def test_topics_named_by_id_are_held_too_also_those_that_are_not_known_yet
     assert waits("apples")
     assert not waits("bananas")
     mesh.end_hold()
+
+
+async def test_a_topic_whose_dead_letters_move_is_held_too(stage: Stage) -> None:
+    """Otherwise a dead letter could come to the old cluster behind the cut."""
+    mesh = stage.gateway.mesh
+    rule = validation.Rule("small", "bananas", max_record_bytes=9, dead_letter_topic="apples")
+    mesh.memory.validation = validation.Policy((rule,), 1)
+    mesh.begin_hold(stage.table(2, apples="c2", bananas="c2"))
+    stage.c2.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    client = await stage.connect()
+    client.send(produce("bananas"), 9)
+    (connection,) = stage.gateway.connections
+    await until(lambda: connection.unanswered == 1)
+    assert not mesh.producing, "it has not started"
+    assert stage.c2.requests(ApiKey.PRODUCE) == []
+    mesh.end_hold()
+    assert (await client.answer(ProduceResponse)).responses[0].name == "bananas"
 
 
 async def test_a_move_that_is_given_up_releases_to_the_old_cluster(stage: Stage) -> None:

@@ -88,8 +88,9 @@ def project(tmp_path: Path) -> Path:
     (gateway / "copies.py").write_text(text + '\nMODULES = ("small",)\n')
     (gateway / "small.py").write_text("def twice(number):\n    return 2 * number\n")
     (gateway / "small.pxd").write_text("cpdef Py_ssize_t twice(Py_ssize_t number) except -1\n")
-    for name in ("octets.py", "octets.pxd"):
-        (walks / name).touch()
+    for name in ("clock", "wire/scanner/walks/octets"):
+        for ending in (".py", ".pxd"):
+            (gateway / name).with_suffix(ending).touch()
     return tmp_path
 
 

@@ -1,0 +1,63 @@
+"""The log of a topic whose old records stay on the clusters where they are, while new ones go to another cluster.
+
+Clients see one log. The offset of a record for clients is its offset on the cluster of its part, plus the shift of the
+part. A part ends where the next part starts; the last part has no end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MOST_PARTS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """The part that is on one cluster, from one visit of the topic there (`mesh.routing.visits`)."""
+
+    cluster: str
+    topic: str
+    """The topic's name there."""
+    visit: int
+    starts: tuple[int, ...]
+    """The first offset of each partition, as clients see it."""
+    shifts: tuple[int, ...]
+    """The offset that clients see, less the offset on the cluster; by partition."""
+
+    @property
+    def stay(self) -> tuple[str, int, str]:
+        """Cluster, visit and name, as a `mesh.routing.Stay` has them."""
+        return self.cluster, self.visit, self.topic
+
+
+@dataclass(frozen=True, slots=True)
+class StitchedLog:
+    """The parts of a topic's log, the oldest first."""
+
+    topic: str
+    parts: tuple[LogPart, ...]
+
+    def up_to(self, stay: tuple[str, int, str]) -> tuple[LogPart, ...]:
+        """The parts of a topic that stays there; empty if its log is not stitched there.
+
+        A cut names the next part before the rules lead the topic to it, so that both come into force at one time.
+        """
+        for place in range(len(self.parts) - 1, -1, -1):
+            if self.parts[place].stay == stay:
+                return self.parts[: place + 1]
+        return ()
+
+
+class Policy:
+    """All stitched logs of the mesh. They never change."""
+
+    def __init__(self, logs: Iterable[StitchedLog] = (), revision: int = 0) -> None:
+        self.revision = revision
+        self.logs = {log.topic: log for log in logs}
+
+    def parts(self, topic: str, stay: tuple[str, int, str]) -> tuple[LogPart, ...]:
+        """See `StitchedLog.up_to`; empty for nearly all topics."""
+        log = self.logs.get(topic)
+        return () if log is None else log.up_to(stay)
