@@ -50,7 +50,8 @@ class ExactName:
     """The end of the field's name in RuleMatch, behind the subject's."""
 
     def __post_init__(self) -> None:
-        _check_client(self)
+        if self.client is not None:
+            _check_client(self)
         if not _has_fitting_length(self):
             subject = self.subject.value.replace("_", " ")
             raise InvalidRuleError(field_of(self), f"{subject} must have {_length(self.subject)}, got {self.text!r}")
