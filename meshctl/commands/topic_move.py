@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
+from google.protobuf import json_format
+from google.protobuf.message import Message
 
+from mesh.rpc import move_certificates as certificates_pb
 from mesh.rpc import topic_moves as moves_pb
 from mesh.wording import word
 from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
-from meshctl.session import Group, Session, pass_session
+from meshctl.session import NameFirst, Session, pass_session
 
 ENDS = (moves_pb.TOPIC_MOVE_STATE_DONE, moves_pb.TOPIC_MOVE_STATE_CANCELLED, moves_pb.TOPIC_MOVE_STATE_FAILED)
 LOOK_SECONDS = 0.5
@@ -24,21 +28,7 @@ EVIDENCE = ("PARTITION", "FROM", "CUT AT", "RECORDS BEFORE", "CRC", "RECORDS AFT
 COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED", "BY", "NOTE")
 
 
-class TopicFirst(Group):
-    """`move TOPIC` begins a move; `move start TOPIC` does the same, for a topic that is called like a command."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or super().get_command(ctx, "start")
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands:
-            args = ["start", *args]
-        return super().resolve_command(ctx, args)
-
-
-@click.group("move", cls=TopicFirst)
+@click.group("move", cls=NameFirst)
 def move() -> None:
     """Move a topic to another cluster with its records: offsets, groups and clients go on as they are.
 
@@ -51,6 +41,7 @@ def move() -> None:
       meshctl topic move show 3f9a01bc
       meshctl topic move cancel 3f9a01bc
       meshctl topic move verify 3f9a01bc
+      meshctl topic move certificate 3f9a01bc --out apples.certificate
       meshctl topic move undo 3f9a01bc
     """
 
@@ -139,6 +130,12 @@ def show(session: Session, move_id: str) -> None:
         click.echo()
         rows = ((each.partition, each.start, each.end) for each in found.cuts)
         print_table(("PARTITION", "FIRST OFFSET", "CUT AT"), rows, empty="")
+    for cut in found.cuts:
+        if cut.producers_left_out:
+            click.echo(
+                f"partition {cut.partition} had {cut.producers} producers at the cut; gateways do not know the "
+                f"{cut.producers_left_out} that wrote longest ago, whose repeated batches would be stored again"
+            )
     for stray in found.strays:
         click.echo(
             f"somebody writes to the old log: {found.copy.source_cluster} alone has offsets {stray.start} to "
@@ -148,22 +145,62 @@ def show(session: Session, move_id: str) -> None:
 
 @move.command()
 @click.argument("move_id", metavar="ID")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Standard output, if unset."
+)
+@pass_session
+def certificate(session: Session, move_id: str, out: Path | None) -> None:
+    """Write the certificate of a move to a file that control signs.
+
+    \b
+    Examples:
+      meshctl topic move certificate 3f9a01bc --out apples.certificate
+      meshctl topic move verify apples.certificate
+    """
+    connection = session.connect()
+    request = certificates_pb.SignTopicMoveRequest(name=_name(move_id))
+    signed = json_format.MessageToJson(connection.call(connection.move_certificates.SignTopicMove, request))
+    if out is None:
+        click.echo(signed)
+        return
+    try:
+        out.write_text(f"{signed}\n", encoding="utf-8")
+    except OSError as error:
+        raise MeshctlError(f"{out} can't be written: {error.strerror or error}", ExitCode.BAD_REQUEST) from error
+
+
+@move.command()
+@click.argument("move_id", metavar="ID|FILE")
 @pass_session
 def verify(session: Session, move_id: str) -> None:
     """Read the logs of a move from both clusters again, up to the cut, and compare them.
 
+    A FILE of `meshctl topic move certificate` is compared with the clusters if control has signed it.
+
     The exit code is 0 if both clusters have the same records, and the same as when the move ended.
 
     \b
-    Example:
+    Examples:
       meshctl topic move verify 3f9a01bc
+      meshctl topic move verify apples.certificate
     """
     connection = session.connect()
-    request = moves_pb.VerifyTopicMoveRequest(name=_name(move_id))
-    found = connection.call(connection.topic_moves.VerifyTopicMove, request, at_least=VERIFY_SECONDS)
-    if session.as_json:
-        print_json(found)
+    file = Path(move_id)
+    if file.is_file():
+        signed = certificates_pb.VerifySignedTopicMoveRequest(signed=_read(file))
+        told = connection.call(connection.move_certificates.VerifySignedTopicMove, signed, at_least=VERIFY_SECONDS)
+        answer: Message = told
+        move_id, found = told.move.name, told.now
     else:
+        request = moves_pb.VerifyTopicMoveRequest(name=_name(move_id))
+        answer = found = connection.call(connection.topic_moves.VerifyTopicMove, request, at_least=VERIFY_SECONDS)
+        told = None
+    if session.as_json:
+        print_json(answer)
+    else:
+        if told is not None:
+            way = f"{told.move.copy.source_cluster} to {told.move.copy.target_cluster}"
+            click.echo(f"move {_short(told.move)} of {told.move.spec.topic} from {way}, signed by {told.signer}\n")
         _tell_certificate(found)
     if not found.confirmed:
         text = f"move {_short_name(move_id)} is not confirmed: {'; '.join(found.differences)}"
@@ -236,6 +273,14 @@ def _followed(connection: Connection, found: moves_pb.MoveWithRecords) -> Iterat
                 return
             time.sleep(LOOK_SECONDS)
             found = _get(connection, found.name)
+
+
+def _read(file: Path) -> certificates_pb.SignedTopicMove:
+    try:
+        return json_format.Parse(file.read_text(encoding="utf-8"), certificates_pb.SignedTopicMove())
+    except (OSError, UnicodeDecodeError, json_format.ParseError) as error:
+        text = f"{file} is no file of `meshctl topic move certificate`: {error}"
+        raise MeshctlError(text, ExitCode.BAD_REQUEST) from error
 
 
 def _get(connection: Connection, move_id: str) -> moves_pb.MoveWithRecords:

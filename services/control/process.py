@@ -18,10 +18,12 @@ from mesh.rpc import (
     audit_grpc,
     clients_grpc,
     discovery_grpc,
+    drains_grpc,
     grants_grpc,
     instances_grpc,
     kafka_changes_grpc,
     lineage_grpc,
+    move_certificates_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
@@ -48,6 +50,7 @@ from services.control.api.calls import Calls
 from services.control.api.change_control_service import ChangeControlService
 from services.control.api.client_service import ClientService
 from services.control.api.cluster_service import ClusterService
+from services.control.api.drain_service import DrainService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.group_service import GroupService
 from services.control.api.instance_service import InstanceService
@@ -55,6 +58,7 @@ from services.control.api.kafka_change_service import KafkaChangeService
 from services.control.api.lag_answers import LagAnswers
 from services.control.api.lineage_service import LineageService
 from services.control.api.member_report_service import MemberReportService
+from services.control.api.move_certificate_service import TopicMoveCertificateService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
 from services.control.api.policy_services import policy_services
@@ -75,6 +79,8 @@ from services.control.decisions.access.commands import AccessDecisions
 from services.control.decisions.change_control.proposals import ProposalDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
+from services.control.decisions.drains.commands import DrainDecisions
+from services.control.decisions.drains.surveys import Surveys
 from services.control.decisions.dry_runs.dry_runs import DryRuns
 from services.control.decisions.lineage.gathering import Gathering
 from services.control.decisions.members.formats import too_old
@@ -210,6 +216,14 @@ class Control:
         )
         subscriptions = SubscriptionDecisions(journal)
         looking = Looking(journal, connections)
+        self._drains = DrainDecisions(
+            journal,
+            self._topic_moves,
+            Surveys(journal, connections, looking),
+            record_progress,
+            own_topics,
+            self._rules.check_known,
+        )
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions
         self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)
@@ -246,6 +260,8 @@ class Control:
                 RecordRuleService(journal, RecordRuleDecisions(journal, turns, connections), record_progress),
             ),
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
+            (move_certificates_grpc, TopicMoveCertificateService(journal, self._certificates, keys)),
+            (drains_grpc, DrainService(journal, self._drains)),
             (topics_grpc, TopicService(journal, connections, looking)),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
@@ -293,6 +309,7 @@ class Control:
             "followers of replays": self.replays.followers.run,
             "settling": self._rules.run,
             "moves of topics": self._topic_moves.run,
+            "drains of clusters": self._drains.run,
             "certificates of moves": self._certificates.run,
             "old logs of moves": self._old_logs.run,
         }.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mesh.rpc import admin, topic_moves, topics
+from mesh.rpc import admin, drains, topic_moves, topics
 from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
@@ -42,15 +42,34 @@ def move_row(of: topic_moves.MoveWithRecords) -> Cells:
     ]  # fmt: skip
 
 
+def drain_row(of: drains.Drain) -> Cells:
+    """A drain of a cluster, with the numbers of its topics."""
+    counts = of.counts
+    topics = counts.waiting + counts.moving + counts.moved + counts.left
+    far = Cell(f"{counts.moved:,} of {topics:,} moved, {counts.left:,} stay", done=counts.moved / max(1, topics))
+    return [
+        short(of.name), of.spec.source_cluster, of.spec.target_cluster,
+        words.toned(word(drains.DrainState, of.state)), far, words.moment(of.create_time), of.actor,
+        of.problem or words.NONE,
+    ]  # fmt: skip
+
+
 async def listing(ask: Ask) -> Page:
     request = topic_moves.ListTopicMovesRequest(page_size=PAGE_SIZE, page_token=ask.page_token)
-    answer = await ask.caller.call(ask.caller.stubs.topic_moves.ListTopicMoves, request)
+    stubs = ask.caller.stubs
+    answer, drained = await asyncio.gather(
+        ask.caller.call(stubs.topic_moves.ListTopicMoves, request),
+        ask.caller.call(stubs.drains.ListDrains, drains.ListDrainsRequest(page_size=PAGE_SIZE)),
+    )
     table = Table(
         "Moves", ("Move", "Topic", "From", "To", "State", "How far", "Began", "By"),
         [move_row(each) for each in answer.topic_moves], "No topic moves, or has moved, with its records.",
         more=ask.more(answer.next_page_token),
     )  # fmt: skip
     parts: list[Part] = [table]
+    if drained.drains:
+        columns = ("Drain", "From", "To", "State", "How far", "Began", "By", "Note")
+        parts.append(Table("Drains of clusters", columns, list(map(drain_row, drained.drains)), ""))
     if ask.may_change:
         parts.append(await move_form(ask, ""))
     lead = "A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch."

@@ -69,16 +69,24 @@ class Certificates:
 
     async def verified(self, name: str) -> topic_moves.TopicMoveCertificate:
         """The certificate as both clusters are now. Differences from the certificate of then count, too."""
-        move = self._journal.view.topic_moves.get(name)
+        return await self.compared(self._journal.view.topic_moves.get(name))
+
+    async def compared(self, move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveCertificate:
+        """As `verified`. The log may have forgotten the move, or may tell another certificate: that counts, too."""
         if move.state != DONE or not move.cuts:
-            text = f"move {name!r} is {WORDS[move.state]}: only a move that is done, with its cuts, can be verified"
-            raise NotAllowed("MOVE_IS_NOT_DONE", name, text)
+            text = (
+                f"move {move.name!r} is {WORDS[move.state]}: only a move that is done, with its cuts, can be verified"
+            )
+            raise NotAllowed("MOVE_IS_NOT_DONE", move.name, text)
         try:
             found = await self._read(move)
         except (CopySetbackError, UnreachableError) as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; nothing can be said about the move now") from None
         if move.HasField("certificate"):
             _tell(found, changes(move.certificate, found))
+        known = self._journal.view.topic_moves.ended.get(move.name)
+        if known is not None and known.HasField("certificate") and known.certificate != move.certificate:
+            _tell(found, ["the log of this mesh has another certificate for this move"])
         return found
 
     async def _certify(self, move: topic_moves.MoveWithRecords) -> None:

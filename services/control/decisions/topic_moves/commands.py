@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -22,6 +24,7 @@ from prometheus_client import Counter, Gauge
 from mesh.record_rules import copy_of
 from mesh.routing import ExactName, Place, UpstreamCluster
 from mesh.rpc import events, topic_moves
+from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
@@ -48,6 +51,7 @@ from services.control.domain.topic_moves.moves import (
     source_of,
     started,
 )
+from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal, is_rehearsal
@@ -73,6 +77,16 @@ MoveEvent = (
 Answer = Callable[[topic_moves.MoveWithRecords], StoredAnswer | None]
 """The answer to store for a request_id, given the move."""
 
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An order that is about several moves. One transaction begins a move, and says so to the order."""
+
+    draft: Callable[[str], Draft]
+    """The order's own event, given the name of the move."""
+    rests_on: Callable[[MeshView], object]
+
+
 log = structlog.get_logger(__name__)
 ended_total = Counter("kafka_mesh_control_topic_moves_total", "Moves of topics with their records.", ["outcome"])
 open_gauge = Gauge("kafka_mesh_control_topic_moves_open", "Moves of topics that have not ended.")
@@ -94,9 +108,9 @@ class TopicMoveDecisions:
         """Moves whose copies stand: when control checks them again."""
 
     async def start(
-        self, spec: topic_moves.TopicMoveSpec, caller: Caller, answer: Answer
+        self, spec: topic_moves.TopicMoveSpec, caller: Caller, answer: Answer, batch: Batch | None = None
     ) -> topic_moves.MoveWithRecords:
-        """Begins a move; control creates the topic on its target."""
+        """Begins a move; control creates the topic on its target. `batch`: the order that the move is a part of."""
         view = await self._journal.first_time(caller)
         self._rules.check_known(spec.without_members)
         table, known = view.state.effective, view.topic_moves
@@ -108,12 +122,13 @@ class TopicMoveDecisions:
         except UnreachableError as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the move does not begin") from None
         await self._journal.append(
-            [Draft(name, event)],
+            [Draft(name, event), *([] if batch is None else [batch.draft(name)])],
             caller,
             view,
-            rests_on=lambda view: [
-                each.name for each in view.topic_moves.open.values() if each.spec.topic == spec.topic
-            ],
+            rests_on=lambda view: (
+                [each.name for each in view.topic_moves.open.values() if each.spec.topic == spec.topic],
+                batch and batch.rests_on(view),
+            ),
             answer=lambda _, view: answer(view.topic_moves.get(name)),
         )
         return self.shown(event.move)
@@ -123,6 +138,12 @@ class TopicMoveDecisions:
         view = await self._journal.first_time(caller)
         await self._append(name, cancelled(view.topic_moves, name), caller, answer)
         return self._journal.view.topic_moves.get(name)
+
+    async def roll_back(self, name: str, problem: str) -> None:
+        """Ends a move before its cut, because its order sets a bound that the move does not keep."""
+        end = cancelled(self._journal.view.topic_moves, name)
+        end.problem = problem
+        await self._append(name, end, Caller(CONTROL))
 
     def shown(self, move: topic_moves.MoveWithRecords) -> topic_moves.MoveWithRecords:
         """The move with the progress of its copy."""
@@ -233,7 +254,12 @@ class TopicMoveDecisions:
         if groups.refused:  # nobody has to wait for that
             await self._give_up(move, groups.problem)
             return
-        async with ProducersAtCut(source, move, len(starts)) as producers:
+        async with AsyncExitStack() as connections:
+            try:
+                producers = await connections.enter_async_context(ProducersAtCut(source, move, len(starts)))
+            except CutMissedError as error:  # nobody has to wait for that, either
+                await self._give_up(move, str(error))
+                return
             await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
             reached = partial(self._append, move.name, caller=Caller(CONTROL))
             cut = TopicCut(self._connections, move, table, starts, groups, producers, reached)

@@ -12,7 +12,7 @@ import structlog
 from mesh.routing import RoutingTable
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
-from services.control.decisions.topic_moves.producers import ProducersAtCut
+from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.member_offsets import MemberOffsets
@@ -150,9 +150,6 @@ class TopicCut:
             # a marker may come behind the hold: a commit is answered before its markers are written
             wanted = await self._ends(copy.source_cluster, copy.topic)
             behind = [number for number in sorted(wanted) if found[number] != wanted[number]]
-            further = {} if behind else await self._producers.look(wanted)
-            if not behind and not further:
-                break
             if behind:
                 number = behind[0]
                 self._behind = (
@@ -160,15 +157,18 @@ class TopicCut:
                     f"on {copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
                 )
             else:
-                number, end = next(iter(further.items()))
-                self._behind = (
-                    f"replicas of {len(further)} partitions are behind: the leader of {copy.topic}-{number} on "
-                    f"{copy.source_cluster!r} ends at {end}, and readers see it up to {wanted[number]}"
-                )
+                self._behind = await self._producers.look(wanted)
+            if not self._behind:
+                break
             await asyncio.sleep(LOOK_S)
-        self._behind = ""
         self._cuts = [
-            topic_moves.TopicMoveCut(partition=number, start=self._starts[number], end=end)
+            topic_moves.TopicMoveCut(
+                partition=number,
+                start=self._starts[number],
+                end=end,
+                producers=self._producers.known.get(number),
+                producers_left_out=max(0, self._producers.known.get(number, 0) - OF_A_PARTITION),
+            )
             for number, end in sorted(wanted.items())
         ]
 
