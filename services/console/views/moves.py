@@ -11,7 +11,9 @@ from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
 from services.console.views.rules import cluster_field
 
-OPEN = (topic_moves.TOPIC_MOVE_STATE_COPYING, topic_moves.TOPIC_MOVE_STATE_CUTTING)
+OPEN = (
+    topic_moves.TOPIC_MOVE_STATE_COPYING, topic_moves.TOPIC_MOVE_STATE_CUTTING, topic_moves.TOPIC_MOVE_STATE_WAITING
+)  # fmt: skip
 DONE = topic_moves.TOPIC_MOVE_STATE_DONE
 FIELDS = ("topic", "target_cluster", "rate", "budget")
 MOST_READERS = 200
@@ -27,6 +29,8 @@ def progress(of: topic_moves.MoveWithRecords) -> Cell:
     """How far its copy is, as its router said last."""
     if of.state not in OPEN:
         return Cell(f"producers waited {of.pause_ms:,} ms" if of.pause_ms else words.NONE)
+    if of.spec.kind == topic_moves.TOPIC_MOVE_KIND_STITCH:
+        return Cell("nothing is copied", tone=Tone.QUIET)
     if not of.HasField("progress"):
         return Cell("no router has reported yet", tone=Tone.QUIET)
     written, behind = of.progress.records_written, of.progress.lag
