@@ -224,13 +224,9 @@ class Control:
         )
         subscriptions = SubscriptionDecisions(journal)
         looking = Looking(journal, connections)
+        surveys = Surveys(journal, connections, looking)
         self._drains = DrainDecisions(
-            journal,
-            self._topic_moves,
-            Surveys(journal, connections, looking),
-            record_progress,
-            own_topics,
-            self._rules.check_known,
+            journal, self._topic_moves, surveys, record_progress, own_topics, self._rules.check_known
         )
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions

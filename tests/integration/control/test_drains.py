@@ -13,6 +13,7 @@ import pytest
 from mesh.rpc import access, drains, drains_grpc, topic_moves, topic_moves_grpc
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.ports import free_block
 from tests.fixtures.token_issuer import TokenIssuer
 from tests.integration.control.approving import APPLIED, approving, proposed, rule
 from tests.integration.control.test_freezing import freeze, thaw
@@ -125,6 +126,15 @@ async def test_a_second_drain_of_the_cluster_is_refused_and_a_repeated_call_gets
     await refused(draining.start(), STATE, f"{drain.name} drains 'c1' just now")
     cancelled = await draining.stub.CancelDrain(drains.CancelDrainRequest(name=drain.name), timeout=CALL)
     assert cancelled.state == drains.DRAIN_STATE_CANCELLING
+
+
+async def test_a_cluster_that_does_not_answer_is_named_and_nothing_begins(draining: Draining) -> None:
+    await draining.world.register("c3", f"127.0.0.1:{free_block(1)}", allow_unreachable=True)
+    for source, target in (("c3", "c2"), ("c1", "c3")):
+        spec = drains.DrainSpec(source_cluster=source, target_cluster=target, topics=f"{draining.prefix}*")
+        start = draining.stub.StartDrain(drains.StartDrainRequest(spec=spec), timeout=CALL)
+        await refused(start, grpc.StatusCode.UNAVAILABLE, "cluster 'c3' at", "the drain can't be planned")
+    assert not draining.world.control.journal.view.drains.newest
 
 
 async def test_a_drain_that_needs_a_second_person_shows_its_plan_and_begins_when_approved(

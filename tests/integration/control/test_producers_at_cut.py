@@ -54,6 +54,13 @@ class Topic:
         return int(self._admin.list_offsets({place: latest})[place].result(WITHIN_S).offset)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker of a busy machine may take longer than a cut can wait for it."""
+    for bound in ("ANSWER_S", "ENDS_S"):
+        monkeypatch.setattr(at_the_cut, bound, 5.0)
+
+
 @pytest.fixture
 def apples(three_brokers: ThreeBrokers, unique_name: Callable[[str], str]) -> Topic:
     return Topic(three_brokers, unique_name("at-cut"))

@@ -9,17 +9,32 @@ from typing import Any
 
 import grpc
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
-from mesh.rpc import admin, events, record_rules, record_rules_grpc, replays, topic_moves, topic_moves_grpc, topics
-from mesh.rpc import topics_grpc
+from mesh.rpc import (
+    admin,
+    events,
+    record_rules,
+    record_rules_grpc,
+    replays,
+    topic_moves,
+    topic_moves_grpc,
+    topics,
+    topics_grpc,
+)
 from services.control.decisions.stitches import expiry
 from services.control.decisions.topic_moves import commands
 from services.control.domain.stitches.logs import STITCHES, log_of
 from services.control.store.journal import Journal
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, WITHIN, World, create_topic, refused, until
+from tests.integration.gateway.sharing import set_up
 
 STATE = grpc.StatusCode.FAILED_PRECONDITION
 DONE = topic_moves.TOPIC_MOVE_STATE_DONE
@@ -218,8 +233,9 @@ async def test_parts_say_what_is_left_and_until_when_and_an_expired_part_leaves(
 
 def _set_retention(apples: Apples, value: str) -> None:
     kafka = AdminClient({"bootstrap.servers": apples.clusters["c1"]})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, apples.topic, set_config={"retention.ms": value})
-    for future in kafka.alter_configs([resource]).values():
+    entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, apples.topic, incremental_configs=[entry])
+    for future in kafka.incremental_alter_configs([resource]).values():
         future.result(WITHIN)
 
 
@@ -268,7 +284,9 @@ async def _with_other_partitions(apples: Apples) -> None:
 
 
 async def _mirrored(apples: Apples) -> None:
-    mirror = record_rules.MirrorSpec(source_cluster="c1", target_cluster="c2", topic=apples.topic, target_topic="m-{topic}")
+    mirror = record_rules.MirrorSpec(
+        source_cluster="c1", target_cluster="c2", topic=apples.topic, target_topic="m-{topic}"
+    )
     stub: Any = record_rules_grpc.RecordRuleServiceStub(apples.world.channel)
     spec = record_rules.RecordRuleSpec(record_rule_id="m", mirror=mirror)
     await stub.CreateRecordRule(record_rules.CreateRecordRuleRequest(record_rule=spec), timeout=CALL)
@@ -280,6 +298,28 @@ async def _replayed(apples: Apples) -> None:
     await apples.world.replays.StartReplay(replays.StartReplayRequest(spec=spec), timeout=CALL)
 
 
+async def _shared(apples: Apples) -> None:
+    await apples.write("c1", 3, 0)
+    await asyncio.to_thread(set_up, apples.clusters["c1"], apples.group)
+    own = {"bootstrap.servers": apples.clusters["c1"], "group.id": apples.group}
+    consumer = ShareConsumer({**own, "share.acknowledgement.mode": "explicit"})
+    consumer.subscribe([apples.topic])
+    read = 0
+
+    async def all_are_read() -> bool:
+        nonlocal read
+        for each in await asyncio.to_thread(consumer.poll, 0.5):
+            consumer.acknowledge(each)
+            read += 1
+        return read == 3
+
+    try:
+        await until(all_are_read, "the share group has read three records", within=2 * WITHIN)
+        await asyncio.to_thread(consumer.commit_sync, WITHIN)
+    finally:
+        await asyncio.to_thread(consumer.close)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -288,6 +328,7 @@ async def _replayed(apples: Apples) -> None:
         (_with_other_partitions, "the move needs as many"),
         (_mirrored, "record rule 'm' reads topic"),
         (_replayed, "is open and about topic"),
+        (_shared, "share groups read topic"),
     ],
 )
 async def test_topics_whose_log_cant_be_stitched_are_refused(make: Refused, says: str, apples: Apples) -> None:

@@ -22,7 +22,7 @@ from services.control.upstream.log_sizes import log_sizes
 from services.control.upstream.transactions import TransactionCoordinators
 
 MOST_CHARACTERS: Final = 100_000
-"""Of the names of one kind: clients choose ids of any length, and all names are in one event."""
+"""The names of one kind have so many: clients choose ids of any length, and all names are in one event."""
 
 
 class Names(Protocol):

@@ -66,7 +66,7 @@ class ProducersAtCut:
             await self._open.aclose()
             raise CutMissedError(self._silent(error)) from error
         # the leaders of very many partitions take longer, and gateways shall not wait for that
-        self._answers = await self._producers(CONNECTING_S) is not None and await self._producers() is not None
+        self._answers = await self._producers(CONNECTING_S) is not None and await self._producers(ANSWER_S) is not None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -74,7 +74,7 @@ class ProducersAtCut:
 
     async def look(self, ends: Mapping[int, int]) -> str:
         """Why the cut can't be at `ends`, which readers see; empty if it can. Asks for producers between the ends."""
-        found = await self._producers() if self._answers else None
+        found = await self._producers(ANSWER_S) if self._answers else None
         self.told, self.known = None, {}
         try:
             async with asyncio.timeout(ENDS_S):
@@ -111,7 +111,7 @@ class ProducersAtCut:
             f"{self._brokers.name!r} begins at {stable[number]}"
         )
 
-    async def _producers(self, seconds: float = ANSWER_S) -> dict[int, list[LastBatch]] | None:
+    async def _producers(self, seconds: float) -> dict[int, list[LastBatch]] | None:
         try:
             async with asyncio.timeout(seconds):
                 told = await self._brokers.producers_of(self._topic, self._partitions)

@@ -71,7 +71,7 @@ class StitchedCut:
         source = self._state().effective.clusters[self._move.copy.source_cluster]
         while True:
             ends |= await self._connections.log_ends(source, self._move.copy.topic, len(self._starts))
-            self._behind = await self._producers.unsettled(ends) or await self._producers.look(ends)
+            self._behind = await self._producers.look(ends) or await self._producers.unsettled(ends)
             if not self._behind:
                 return
             await asyncio.sleep(LOOK_S)
