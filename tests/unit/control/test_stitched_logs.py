@@ -15,12 +15,12 @@ from mesh.stitches.codec import log_from_proto
 from mesh.stitches.words import log_change_text
 from services.control.domain.clusters.clusters import Clusters
 from services.control.domain.errors import NotAllowed, Refusal
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.stitches import logs
-from services.control.domain.stitches.checks import refuse_replays, refuse_shares, refuse_users
 from services.control.domain.stitches.retention import SLACK, Retention
 from services.control.domain.topic_moves.moves import Side, check_sides, source_of
 from services.control.domain.topic_moves.stitched_certificates import evidence_of, stitched_differences
+from services.control.domain.topic_moves.stitched_users import refuse_replays, refuse_shares, refuse_users
 from tests.unit.control.worlds import table
 
 NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)

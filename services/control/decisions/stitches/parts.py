@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from mesh.routing import Place, RoutingTable
 from mesh.rpc import stitches, topics
 from services.control.domain.errors import Unknown
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.stitches.logs import in_force, log_of, whole
 from services.control.domain.stitches.retention import RETENTION, Retention
 from services.control.store.journal import Journal

@@ -19,7 +19,7 @@ from mesh.rpc import events, topic_moves
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.evidence import Evidence, evidence
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.topic_moves.certificates import changes
 from services.control.domain.topic_moves.moves import DONE, WORDS, has_gone_on, is_stitched, to_certify
 from services.control.domain.topic_moves.stitched_certificates import evidence_of, stitched_differences

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from mesh.routing import Place, RoutingTable, UpstreamCluster
 from mesh.stitches import LogPart
 from services.control.decisions.rules.questions import answers_of
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.stitches.logs import as_clients_see, in_force, log_of
 from services.control.domain.topics.groups import GroupType, MeshGroup, SeenGroup, groups_of
 from services.control.domain.topics.topics import Committed, SeenTopic, is_internal, reading, seen_topic

@@ -20,7 +20,7 @@ from mesh.rpc import events, stitches
 from mesh.stitches.codec import log_from_proto
 from mesh.stitches.log import MOST_PARTS, LogPart
 from services.control.domain.errors import NotAllowed
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 
 STITCHES: Final = "stitchedlogs"
 """The stream of all decisions about stitched logs."""

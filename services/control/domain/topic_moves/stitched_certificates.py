@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from mesh.routing import RoutingTable
 from mesh.rpc import topic_moves
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.stitches.logs import in_force, log_of
 
 
