@@ -56,6 +56,12 @@ class Policy:
     def __init__(self, logs: Iterable[StitchedLog] = (), revision: int = 0) -> None:
         self.revision = revision
         self.logs = {log.topic: log for log in logs}
+        self.names: dict[str, dict[str, str]] = {}
+        """By cluster the name of each topic there that has a part there under another name than its own."""
+        for log in self.logs.values():
+            for part in log.parts:
+                if part.topic != log.topic:
+                    self.names.setdefault(part.cluster, {})[log.topic] = part.topic
 
     def parts(self, topic: str, stay: tuple[str, int, str]) -> tuple[LogPart, ...]:
         """See `StitchedLog.up_to`; empty for nearly all topics."""
