@@ -57,10 +57,10 @@ class Policy:
         self.revision = revision
         self.logs = {log.topic: log for log in logs}
         self.names: dict[str, dict[str, str]] = {}
-        """By cluster the name of each topic there that has a part there under another name than its own."""
+        """By cluster the names of topics that have parts there under another name than their own; the newest counts."""
         for log in self.logs.values():
             for part in log.parts:
-                if part.topic != log.topic:
+                if part.topic != log.topic or part.cluster in self.names:
                     self.names.setdefault(part.cluster, {})[log.topic] = part.topic
 
     def parts(self, topic: str, stay: tuple[str, int, str]) -> tuple[LogPart, ...]:

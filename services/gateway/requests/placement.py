@@ -67,7 +67,8 @@ def homes(
 ) -> Generator[Command, Any, tuple[dict[tuple[str, int], Place], dict[tuple[str, int], ErrorCode]]]:
     """The place of each partition, or the error of a partition without one.
 
-    `elsewhere`: the clusters of partitions that are not wanted from their topic's owner. A cluster whose metadata lacks a leader is asked once.
+    `elsewhere`: the clusters of partitions that are not wanted from their topic's owner. A cluster whose metadata lacks
+    a leader is asked once.
 
     No rule: UNKNOWN_TOPIC_OR_PARTITION. The cluster does not have the partition: the same. The cluster is unreachable
     or the partition has no leader now: NOT_LEADER_OR_FOLLOWER, upon which every client asks for metadata and tries
@@ -106,7 +107,7 @@ def _led(
     for slot in slots:
         if slot[0] != topic or elsewhere:  # most requests name the partitions of a topic one after the other
             topic = slot[0]
-            cluster = elsewhere.get(slot) or mesh.table.cluster_of(topic)
+            cluster = elsewhere[slot] if slot in elsewhere else mesh.table.cluster_of(topic)
             leaders = mesh.clusters[cluster].leaders(topic) if cluster in mesh.clusters else ()
         leader = leaders[slot[1]] if 0 <= slot[1] < len(leaders) else None
         if cluster is None or leader is None:

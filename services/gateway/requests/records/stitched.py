@@ -4,8 +4,10 @@ Theory of operation
 1. The table says the parts of a log (`mesh.stitches`). The offset that clients see is the cluster's offset plus the
    shift of the part. A part ends where the next part starts, whatever its cluster has behind that offset.
 2. A plan converts an offset once when it begins, and each offset of its answer once when it ends. In between all
-   offsets are those of the clusters. Topics with one part that starts at its cluster's own offsets need nothing of this.
+   offsets are those of the clusters. Nothing of this is needed for a topic with one part and the cluster's own offsets.
 3. A partition that a cluster has got after the cut has no older parts: its offsets are those of the cluster.
+4. A request can name a topic in one way on each cluster: as the newest part there is called. An older part of another
+   name counts as a part whose cluster is away.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 """The offset that stands for none."""
 
+NO_CLUSTER = ""
+
 
 class Part(Enum):
     """The part that a request goes to."""
@@ -37,6 +41,7 @@ class Stretch(NamedTuple):
     """One partition of one part."""
 
     cluster: str
+    """`NO_CLUSTER` if no request can name the topic there."""
     topic: str
     """The topic's name there."""
     shift: int
@@ -91,12 +96,14 @@ def stretches_of(parts: Sequence[LogPart], partition: int) -> Stretches:
         return ()
     present, end = parts[-1].starts[partition], None
     found: list[Stretch] = []
+    names: dict[str, str] = {}
     for part in reversed(parts):
         if partition >= len(part.starts):
             break
         start, shift = part.starts[partition], part.shifts[partition]
+        cluster = part.cluster if names.setdefault(part.cluster, part.topic) == part.topic else NO_CLUSTER
         if end is None or start < end:
-            found.append(Stretch(part.cluster, part.topic, shift, start, end, present, False))
+            found.append(Stretch(cluster, part.topic, shift, start, end, present, False))
             end = start
     found[-1] = found[-1]._replace(is_first=True)
     return () if len(found) == 1 and not found[0].shift else tuple(reversed(found))
@@ -135,8 +142,3 @@ def covering(parts: Iterable[Stretch], of: Stretch, offset: int) -> Stretch | No
         ),
         None,
     )
-
-
-def is_addressable(parts: Sequence[Stretch]) -> bool:
-    """Whether each cluster has the topic under one name: a request can name a topic in one way."""
-    return len({part.cluster for part in parts}) == len({(part.cluster, part.topic) for part in parts})

@@ -21,7 +21,7 @@ from services.gateway.requests.records.broker_fetches import Found
 from services.gateway.requests.records.fetch_poll import Poll
 from services.gateway.requests.records.fetch_sessions import Position, Slot
 from services.gateway.requests.records.replication import DEBUGGER
-from services.gateway.requests.records.stitched import Part, Stretch, at, is_addressable, stretches
+from services.gateway.requests.records.stitched import Part, Stretch, at, stretches
 from services.gateway.requests.transactions.stable_offsets import READ_UNCOMMITTED, question
 from services.gateway.wire.batches import end_of_whole, last_offset, shift_offsets
 from services.gateway.wire.errors import ErrorCode
@@ -53,8 +53,6 @@ def read_in_parts(wanted: Mapping[Slot, Position], mesh: MeshView) -> Reading:
             converted[slot] = position
         elif part is None:
             refused[slot] = ErrorCode.OFFSET_OUT_OF_RANGE
-        elif part.end is not None and not is_addressable(parts):
-            refused[slot] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             converted[slot] = Position(part.there(position.offset), position.max_bytes)
             parts_read[slot] = part
