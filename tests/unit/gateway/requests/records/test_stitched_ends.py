@@ -3,7 +3,7 @@
 import pytest
 
 from services.gateway.requests.plan import Unreachable
-from services.gateway.requests.records import delete_records, describe_producers, list_offsets, produce
+from services.gateway.requests.records import delete_records, describe_producers, list_offsets
 from services.gateway.requests.records.stitched import Part
 from services.gateway.requests.records.stitched_ends import (
     EARLIEST,
