@@ -1,4 +1,4 @@
-"""A stitched log for tests: `apples` was on c1 up to offset 100, and is on c2 from its offset 10 on; perhaps back again.
+"""A stitched log for tests: `apples` was on c1 up to offset 100, and is on c2 from its offset 10 on, or back on c1.
 
 Clients see offset 100 where c2 has offset 10: the shift of the part is 90.
 """

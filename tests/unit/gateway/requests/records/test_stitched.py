@@ -1,5 +1,7 @@
 """The arithmetic of stitched logs."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +51,7 @@ def test_each_offset_is_in_one_part_and_comes_back_as_it_was(parts: list[LogPart
 @given(logs())
 def test_the_parts_of_a_partition_have_no_gap_and_the_present_one_has_no_end(parts: list[LogPart]) -> None:
     found = stretches_of(parts, 0)
-    for part, after in zip(found, found[1:], strict=False):
+    for part, after in pairwise(found):
         assert part.end == after.start
     assert not found or (found[-1].end is None and {part.present for part in found} == {found[-1].start})
     assert [part.is_first for part in found] == [True] + [False] * (len(found) - 1) if found else True
