@@ -99,6 +99,7 @@ class Mesh:
         self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()
         self.memory.on_invalid = self.refused.take_batch
         self.memory.on_withheld = self.refused.take_withheld
+        self.memory.on_part = lambda part: metrics.stitched_requests.labels(part.value).inc()
         self.memory.on_rebalance = GroupNames().count_rebalance
         self.memory.on_shadow_fault = lambda why: metrics.shadow_faults.labels(why).inc()
         metrics.fetch_sessions.set_function(lambda: len(sessions))
@@ -152,6 +153,7 @@ class Mesh:
         if self.memory.protection.revision != (0 if protection is None else protection.revision):
             self.memory.protection = protection_policy_from_proto(protection)
         self.tables.run(table)
+        self.memory.stitches = self.tables.stitches
         self.quotas.follow(table.policies.quota_policy)
         if self.listeners is not None:
             self.listeners.follow(listeners_from_proto(table.policies.listener_policy))
