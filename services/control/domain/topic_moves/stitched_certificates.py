@@ -26,7 +26,7 @@ def stitched_differences(
     *,
     goes_on: bool,
 ) -> Iterator[str]:
-    """What is not as the move left it. `source`, `target`: both logs now; `goes_on`: see `has_gone_on`."""
+    """Differences from what the move left. `source`, `target`: both logs now; `goes_on`: see `has_gone_on`."""
     copy = move.copy
     for cut in move.cuts:
         old, new = source.get(cut.partition), target.get(cut.partition)
