@@ -176,9 +176,15 @@ class Brokers:
 
     async def leader_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The ends of the leaders' logs, with records that replicas do not have yet: one question to each leader."""
+        return await self._ends(topic, partitions, DEBUGGER, READ_UNCOMMITTED)
 
+    async def stable_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """The ends that readers of committed records see: before the first open transaction."""
+        return await self._ends(topic, partitions, UNKNOWN, READ_COMMITTED)
+
+    async def _ends(self, topic: str, partitions: Iterable[int], reader: int, isolation: int) -> dict[int, int]:
         def request(numbers: list[int]) -> Any:
-            return OffsetRequest(DEBUGGER, READ_UNCOMMITTED, [(topic, [(number, LATEST) for number in numbers])])
+            return OffsetRequest(reader, isolation, [(topic, [(number, LATEST) for number in numbers])])
 
         told = await self._ask_leaders("asked for its end", topic, partitions, request)
         return {number: int(answer[3]) for number, answer in told.items()}

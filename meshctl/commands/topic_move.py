@@ -20,10 +20,12 @@ from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
 from meshctl.session import NameFirst, Session, pass_session
 
+STITCH = moves_pb.TOPIC_MOVE_KIND_STITCH
 ENDS = (moves_pb.TOPIC_MOVE_STATE_DONE, moves_pb.TOPIC_MOVE_STATE_CANCELLED, moves_pb.TOPIC_MOVE_STATE_FAILED)
 LOOK_SECONDS = 0.5
 VERIFY_SECONDS = 600.0
 """The least time-out of a verification: control reads both logs, some ten megabytes in a second."""
+MAP = ("PARTITION", "FROM", "OLD END", "NEW BEGIN", "CLIENTS SEE")
 EVIDENCE = ("PARTITION", "FROM", "CUT AT", "RECORDS BEFORE", "CRC", "RECORDS AFTER", "CRC")
 COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED", "BY", "NOTE")
 
@@ -32,11 +34,13 @@ COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED",
 def move() -> None:
     """Move a topic to another cluster with its records: offsets, groups and clients go on as they are.
 
-    A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch.
+    A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch. With
+    --stitch nothing is copied: old records stay on the old cluster, and clients see one log over both.
 
     \b
     Examples:
       meshctl topic move apples --to c2
+      meshctl topic move apples --to c2 --stitch
       meshctl topic move list
       meshctl topic move show 3f9a01bc
       meshctl topic move cancel 3f9a01bc
@@ -60,6 +64,7 @@ def move() -> None:
     shell_complete=member_names,
     help="Cut although this gateway does not answer, because its process has ended; again for each of several.",
 )
+@click.option("--stitch", is_flag=True, help="Copy nothing: old records stay where they are, and clients see one log.")
 @click.option("--wait", is_flag=True, help="Until the move has ended.")
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
@@ -67,6 +72,8 @@ def start(
     session: Session,
     topic: str,
     target: str,
+    *,
+    stitch: bool,
     rate: int | None,
     budget: int | None,
     without: tuple[str, ...],
@@ -79,8 +86,12 @@ def start(
     Examples:
       meshctl topic move apples --to c2 --wait
       meshctl topic move apples --to c2 --rate 10000000 --budget 500
+      meshctl topic move apples --to c2 --stitch
     """
+    if stitch and rate:
+        raise click.UsageError("--rate bounds a copy, and --stitch copies nothing")
     spec = moves_pb.TopicMoveSpec(
+        kind=STITCH if stitch else moves_pb.TOPIC_MOVE_KIND_COPY,
         topic=topic,
         target_cluster=target,
         bytes_per_second=rate or 0,
@@ -126,6 +137,9 @@ def show(session: Session, move_id: str) -> None:
     if found.HasField("certificate"):
         click.echo()
         _tell_certificate(found.certificate)
+    elif found.cuts and found.spec.kind == STITCH:
+        click.echo()
+        print_table(MAP, map(_map_row, found.cuts), empty="")
     elif found.cuts:
         click.echo()
         rows = ((each.partition, each.start, each.end) for each in found.cuts)
@@ -297,12 +311,10 @@ def _tell(session: Session, found: moves_pb.MoveWithRecords) -> None:
 
 
 def _tell_certificate(of: moves_pb.TopicMoveCertificate) -> None:
-    rows = (
-        (each.partition, each.start, each.end, each.source.records, f"{each.source.crc:08x}", each.target.records,
-         f"{each.target.crc:08x}")
-        for each in of.partitions
-    )  # fmt: skip
-    print_table(EVIDENCE, rows, empty="No partition was read.")
+    if any(not each.by_record and not each.HasField("source") for each in of.partitions):  # nothing was copied
+        print_table(MAP, map(_map_row, of.partitions), empty="No partition was asked for.")
+    else:
+        _tell_evidence(of)
     if of.positions:
         click.echo()
         positions = ((each.group, each.partition, each.before, each.after) for each in of.positions)
@@ -311,6 +323,19 @@ def _tell_certificate(of: moves_pb.TopicMoveCertificate) -> None:
     click.echo(f"\n{'confirmed' if of.confirmed else 'not confirmed'} at {moment(of.read_time)}{pause}")
     for each in of.differences:
         click.echo(f"  {each}")
+
+
+def _map_row(of: moves_pb.TopicMoveCut | moves_pb.TopicMoveEvidence) -> tuple[int, ...]:
+    return of.partition, of.start, of.end, of.base, of.client_offset
+
+
+def _tell_evidence(of: moves_pb.TopicMoveCertificate) -> None:
+    rows = (
+        (each.partition, each.start, each.end, each.source.records, f"{each.source.crc:08x}", each.target.records,
+         f"{each.target.crc:08x}")
+        for each in of.partitions
+    )  # fmt: skip
+    print_table(EVIDENCE, rows, empty="No partition was read.")
 
 
 def _row(of: moves_pb.MoveWithRecords) -> tuple[object, ...]:

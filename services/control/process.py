@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
@@ -94,9 +94,11 @@ from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
+from services.control.decisions.stitches.expiry import Expiry
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.topic_moves.old_logs import OldLogs
+from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topics.lag_sampling import LagSampling
 from services.control.decisions.topics.looking import Looking
 from services.control.decisions.turns import Turns
@@ -165,6 +167,10 @@ class Control:
         own_topics = [settings.events_topic, settings.audit_topic]
         secrets = SecretPlaces(settings.secrets_folder, settings.secret_variables)
         members = self.members = Members()
+
+        def too_old_for(table_format: int) -> Sequence[tuple[str, str, str]]:
+            return too_old(members.all(), table_format)
+
         self._clusters = ClusterDecisions(
             journal,
             turns,
@@ -172,7 +178,7 @@ class Control:
             self.publisher.is_home,
             secrets,
             settings.probe_interval_s,
-            lambda table_format: too_old(members.all(), table_format),
+            too_old_for,
         )
         self.register = GatewayRegister(database)
         self._verifiers = UserVerifiers(database)
@@ -184,7 +190,9 @@ class Control:
         self.replay_followers = self.replays.followers
         traffic = TrafficTables(database)
         record_progress = RecordProgress(lambda: journal.view.record_rules)
-        self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress)
+        preparation = Preparation(connections, too_old_for)
+        self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress, preparation)
+        self._expiry = Expiry(journal, connections)
         self._certificates = Certificates(journal, connections)
         self._old_logs = OldLogs(journal, connections)
         past = Past(journal, database)
@@ -308,6 +316,7 @@ class Control:
             "drains of clusters": self._drains.run,
             "certificates of moves": self._certificates.run,
             "old logs of moves": self._old_logs.run,
+            "expiry of parts": self._expiry.run,
         }.items():
             self._parts.keep(name, run)
 

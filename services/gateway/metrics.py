@@ -323,6 +323,11 @@ held_answers = Counter(
     "all clusters), unseen (the log of a home can't be read).",
     ["why"],
 )
+stitched_requests = Counter(
+    "kafka_mesh_gateway_stitched_requests",
+    "Fetch and Produce requests about stitched logs, by the part that they go to: old, present. Some count for both.",
+    ["part"],
+)
 longest_held_seconds = Gauge(
     "kafka_mesh_gateway_longest_held_seconds",
     "For how long read_committed readers have waited for one transaction over several clusters; 0: nobody waits.",

@@ -27,6 +27,7 @@ from services.control.domain.rules.rule_set import RuleSet
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
 from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declared, fold_subscriptions
+from services.control.domain.stitches.logs import STITCHES
 from services.control.domain.tenants.tenants import TENANTS
 from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
 from services.control.domain.topics.owners import OWNERS, Owners, fold_owners
@@ -36,7 +37,7 @@ from services.control.domain.validation.rules import VALIDATION
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
-POLICIES = (ACLS, LISTENERS, PROTECTION, QUOTAS, TENANTS, VALIDATION)
+POLICIES = (ACLS, LISTENERS, PROTECTION, QUOTAS, STITCHES, TENANTS, VALIDATION)
 """The streams of the policies that tables carry."""
 
 

@@ -34,7 +34,7 @@ from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.topics.groups import SeenGroup
 from services.control.domain.topics.topics import Setting
 from services.control.upstream import groups, offsets

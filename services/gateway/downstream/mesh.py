@@ -103,6 +103,7 @@ class Mesh:
         self.memory.on_invalid = self.refused.take_batch
         self.memory.on_invalid_topic = self.refused.take_topic
         self.memory.on_withheld = self.refused.take_withheld
+        self.memory.on_part = lambda part: metrics.stitched_requests.labels(part.value).inc()
         self.memory.on_rebalance = GroupNames().count_rebalance
         self.memory.on_shadow_fault = lambda why: metrics.shadow_faults.labels(why).inc()
         metrics.fetch_sessions.set_function(lambda: len(sessions))
@@ -160,6 +161,7 @@ class Mesh:
         self.tables.run(table)
         if self.revocations is not None and self.tables.authorization is not before:
             self.revocations.rights(before, self.tables.authorization)
+        self.memory.stitches = self.tables.stitches
         self.quotas.follow(table.policies.quota_policy)
         if self.listeners is not None:
             self.listeners.follow(listeners_from_proto(table.policies.listener_policy))

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from mesh.routing import Place, UpstreamCluster
 from mesh.rpc import drains
-from services.control.decisions.topic_moves.commands import SETTINGS
+from services.control.decisions.topic_moves.preparation import SETTINGS
 from services.control.decisions.topics.looking import AT_ONCE, Looking
 from services.control.domain.drains.drains import MOST_NAMED
 from services.control.domain.drains.plans import Candidate, chosen

@@ -129,13 +129,13 @@ class TopicCut:
     async def reach(self) -> None:
         """Returns when both logs end alike and the groups have their positions."""
         try:
-            ends_ms, positions_ms = await asyncio.gather(_timed(self._reach_end()), _timed(self._reach_positions()))
+            ends_ms, positions_ms = await asyncio.gather(timed(self._reach_end()), timed(self._reach_positions()))
         except UnreachableError as error:
             raise CutMissedError(str(error)) from error
         reached = events.TopicMoveCutReached(
             name=self._name, cuts=self._cuts, positions=self._groups.told(), producers=self._producers.told
         )
-        stored_ms = await _timed(self._record(reached))
+        stored_ms = await timed(self._record(reached))
         log.info("a cut is reached", move=self._name, ends_ms=ends_ms, positions_ms=positions_ms, stored_ms=stored_ms)
 
     @property
@@ -180,7 +180,7 @@ class TopicCut:
         return await self._connections.log_ends(self._clusters[cluster], topic, len(self._starts))
 
 
-async def _timed(step: Awaitable[None]) -> int:
+async def timed(step: Awaitable[None]) -> int:
     """The milliseconds that a step of the cut takes."""
     began = time.monotonic()
     await step

@@ -95,6 +95,22 @@ class ProducersAtCut:
             self.told, self.known = self._event(found), {number: len(each) for number, each in found.items()}
         return ""
 
+    async def unsettled(self, ends: Mapping[int, int]) -> str:
+        """Why a marker may still come behind `ends`, which readers see; empty if no transaction is open."""
+        try:
+            async with asyncio.timeout(ENDS_S):
+                stable = await self._brokers.stable_ends(self._topic, self._partitions)
+        except (CopySetbackError, TimeoutError) as error:
+            return self._silent(error)
+        waiting = [number for number, end in sorted(stable.items()) if end < ends[number]]
+        if not waiting:
+            return ""
+        number = waiting[0]
+        return (
+            f"a transaction is open in {len(waiting)} partitions: that of {self._topic}-{number} on "
+            f"{self._brokers.name!r} begins at {stable[number]}"
+        )
+
     async def _producers(self, seconds: float) -> dict[int, list[LastBatch]] | None:
         try:
             async with asyncio.timeout(seconds):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from mesh.record_rules import RecordRule
-from mesh.routing import Place, RoutingTable
-from mesh.rpc import drains, record_rules
+from mesh.routing import RoutingTable
+from mesh.rpc import drains
 from services.control.domain.drains.drains import LEFT, MINUTES_OF_A_DAY, MOST_TOPICS, WAITING, move_of
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.records.flows import ClusterTopics, Names, flow_of, target_names
+from services.control.domain.records.uses import users_of_topic
 from services.control.domain.topic_moves.moves import Side, TopicMoves, check_sides, source_of
 from services.control.domain.topics.topics import SeenTopic
 
@@ -101,7 +101,7 @@ def _obstacles(
         check_sides(candidate.topic, candidate.source, candidate.target)
     except (NotAllowed, InvalidField) as refusal:
         yield refusal.message
-    for rule_id, how in _users(candidate.source.place, rules):
+    for rule_id, how in users_of_topic(candidate.source.place, rules):
         yield (
             f"record rule {rule_id!r} {how} it on {candidate.source.place.cluster!r}, and would not follow the topic; "
             "remove the rule, or make it one about the new cluster"
@@ -115,25 +115,6 @@ def _obstacles(
             f"it is too large: its copy takes some {topic.seconds:,} s, and the window has {window:,} s; raise the "
             "rate, or move the topic by itself"
         )
-
-
-def _users(place: Place, rules: Collection[RecordRule]) -> Iterator[tuple[str, str]]:
-    """The mirrors and content rules that write or read a topic."""
-    for rule in rules:
-        uses = () if rule.is_copy else _uses(rule.spec)
-        how = next(
-            (how for how, there in uses if there.meets(ClusterTopics(place.cluster, Names(place.upstream_topic)))), ""
-        )
-        if how:
-            yield rule.rule_id, how
-
-
-def _uses(spec: record_rules.RecordRuleSpec) -> Iterator[tuple[str, ClusterTopics]]:
-    yield "reads", flow_of(spec).source
-    if spec.WhichOneof("kind") == "mirror":
-        yield "writes", ClusterTopics(spec.mirror.target_cluster, target_names(spec.mirror))
-    else:
-        yield from (("writes", each) for each in flow_of(spec).targets)
 
 
 def _seconds(spec: drains.DrainSpec, size: int) -> int:
