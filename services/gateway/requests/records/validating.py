@@ -34,6 +34,8 @@ CODES: Final = {
     Fault.TIMESTAMP: ErrorCode.INVALID_TIMESTAMP,
 }
 NO_OFFSET: Final = -1
+JAVA: Final = "apache-kafka-java"
+"""The software whose producer cuts a batch that is too large into smaller ones, and sends these."""
 
 
 class HeaderChecked(NamedTuple):
@@ -69,10 +71,17 @@ def by_header(produce: Producing, wanted: Wanted[Item], rules: tuple[Rule, ...])
     take(produce, wanted, header, found)
     refusing = next((each for each in found if each.rule.mode is Mode.ENFORCE), None)
     if refusing is not None:
-        topic = refusing.rule.dead_letter_topic
+        topic = "" if _comes_in_pieces(produce, header, refusing) else refusing.rule.dead_letter_topic
         return HeaderChecked(header, refused_as=(topic, refusing.reason) if topic else None)
     marks = tuple(each.reason for each in found if each.rule.mode is Mode.MARK)
     return HeaderChecked(header, tuple(rule for rule in rules if rule.opens_records), marks)
+
+
+def _comes_in_pieces(produce: Producing, header: BatchHeader, refusing: Breach) -> bool:
+    """Whether the client sends the records again, in smaller batches: dead letters of these would be there twice."""
+    return (
+        refusing.fault is Fault.SIZE and header.record_count > 1 and produce.mesh.session.software_name.lower() == JAVA
+    )
 
 
 def _checked_batch(produce: Producing, wanted: Wanted[Item]) -> BatchHeader | None:

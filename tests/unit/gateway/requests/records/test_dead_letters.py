@@ -114,6 +114,24 @@ def test_dead_letters_of_a_protected_topic_are_protected_or_not_written() -> Non
     assert part.value is not None and BAD not in part.value
 
 
+@pytest.mark.parametrize(
+    ("software", "values", "kept"),
+    [("apache-kafka-java", [GOOD, GOOD], False), ("apache-kafka-java", [GOOD], True), ("librdkafka", [GOOD] * 2, True)],
+)
+def test_a_batch_that_its_client_cuts_into_smaller_ones_has_no_dead_letters(
+    software: str, values: list[bytes], kept: bool
+) -> None:
+    """Otherwise records that are stored from the smaller batches would be dead letters, too."""
+    small = house(Rule("small", "apples", max_message_bytes=10, dead_letter_topic="letters"))
+    small.world.session.software_name = software
+    book = small.play(of(*values))
+    if not kept:
+        assert errors(book) == [("apples", 0, ErrorCode.MESSAGE_TOO_LARGE)]
+        return
+    _, records = letters_in(book.asked()[0])
+    assert len(read(records)) == len(values)
+
+
 def test_a_rule_about_the_topic_of_dead_letters_does_not_refuse_them() -> None:
     book = house(TO_LETTERS, replace(GIVEN, rule_id="other", name="letters", dead_letter_topic="apples")).play(of(BAD))
     book.answered(kept())
