@@ -18,7 +18,7 @@ from docs.tables import ROOT
 
 CHART = ROOT / "deploy" / "helm" / "kafka-mesh"
 SCHEMA = CHART / "values.schema.json"
-SERVICES = ("control", "router", "gateway", "pipeline")
+SERVICES = ("control", "router", "gateway", "pipeline", "console")
 OTHERS = {"gateway": {"WORKERS", "NODE_PORTS"}}
 """Workers are for one machine without a load balancer; the Service of the chart has no ports of single nodes."""
 _SET = re.compile(r'mesh\.set" \(list "([A-Z]+)" "([A-Z_]+)"')

@@ -18,6 +18,7 @@ from enum import Enum
 import structlog
 
 from mesh import open_files
+from mesh.lean import collect_from_now_on
 from mesh.waiting_tasks import waiting_tasks, waiting_threads
 
 STOP_TIMEOUT = 20.0
@@ -120,6 +121,7 @@ def run(
     `main` starts the service, calls `lifecycle.ready()`, awaits `lifecycle.stopping` and puts everything away; an
     exception from it ends the process with 1 and a traceback in the log. Threads have `stop_timeout` seconds to end.
     """
+    collect_from_now_on()
     open_files.raise_limit()
     with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else None) as runner:
         try:

@@ -25,8 +25,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from mesh.connection_security import Mechanism
 from mesh.scram import MIN_ITERATIONS, SALT_BYTES, SCRAM_HASHES, NotAVerifierError, Verifier
 
@@ -74,6 +72,8 @@ class Users:
 
 def read_users(path: Path) -> Users:
     """Raises UsersFileError."""
+    import yaml  # 18 modules, which a gateway without such a file never needs
+
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise UsersFileError(f"{path} has more than {LARGEST_FILE} bytes")
@@ -113,6 +113,8 @@ def _verifiers(path: Path, name: str, told: object) -> dict[Mechanism, Verifier]
 
 def written(users: Users) -> bytes:
     """The content of a file with these users."""
+    import yaml
+
     content = {
         "users": {
             name: {mechanism.value: str(found[mechanism]) for mechanism in SCRAM_HASHES if mechanism in found}

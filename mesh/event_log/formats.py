@@ -31,12 +31,21 @@ UPCASTERS: Mapping[int, Upcaster] = {1: _chained}
 
 
 def upcast(body: bytes, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> events.Event:
-    """The event that these bytes of the log are, in the newest format. DecodeError when they are none."""
+    """The event that these bytes of the log are, in the newest format.
+
+    DecodeError when they are none. NewerFormatError when this release does not know all that was decided: without this
+    event, a fold would come to half of a mesh.
+    """
     event = events.Event.FromString(body)
     newest = max(upcasters, default=0) + 1
     if event.format > newest:
         raise NewerFormatError(
             f"event {event.position} has format {event.format}, and this release knows formats up to {newest}: "
+            "a newer release of the mesh has written it, run that one"
+        )
+    if event.WhichOneof("payload") is None:
+        raise NewerFormatError(
+            f"event {event.position} of {event.stream!r} is of a kind that this release does not know: "
             "a newer release of the mesh has written it, run that one"
         )
     for step in range(event.format or 1, newest):

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from mesh.routing import codec
 from mesh.routing.ordered import PART, Ordered
 from mesh.routing.rules import RuleVersion
-from mesh.routing.table_bytes import field
+from mesh.routing.table_bytes import tag_of, varint
 from mesh.routing.visits import Past
 from mesh.rpc import routing
 
@@ -26,12 +26,14 @@ class Form(Generic[Item]):
 
     def __init__(self, name: str, message_of: Callable[[Item], Message], item_of: Callable[[Any], Item]) -> None:
         self._name = name
+        self._tag = tag_of(routing.RoutingTable, name)
         self._message_of = message_of
         self._item_of = item_of
 
     def framed(self, message: Message) -> bytes:
         """The field with this entry: a RoutingTable of one entry."""
-        return field(routing.RoutingTable, self._name, message.SerializeToString(deterministic=True))
+        encoded = message.SerializeToString(deterministic=True)
+        return self._tag + varint(len(encoded)) + encoded
 
     def kept(self, item: Item) -> bytes:
         return self.framed(self._message_of(item))

@@ -144,12 +144,17 @@ def _revision(table: RoutingTable) -> bytes:
 
 def field(message: type[Message], name: str, encoded: bytes) -> bytes:
     """The bytes of a message that has this field alone, which is a message with these bytes."""
-    return _tag(message.DESCRIPTOR.fields_by_name[name].number) + _varint(len(encoded)) + encoded
+    return tag_of(message, name) + varint(len(encoded)) + encoded
+
+
+def tag_of(message: type[Message], name: str) -> bytes:
+    """The bytes before the length of this field."""
+    return _tag(message.DESCRIPTOR.fields_by_name[name].number)
 
 
 @cache
 def _tag(number: int) -> bytes:
-    return _varint(number << 3 | 2)
+    return varint(number << 3 | 2)
 
 
 def revision_of(encoded: bytes) -> int:
@@ -164,7 +169,7 @@ def revision_of(encoded: bytes) -> int:
     return revision
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """As protobuf's encoding says: seven bits a byte, the lowest first."""
     if number < SMALL:
         return _SMALL[number]

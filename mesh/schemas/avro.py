@@ -10,7 +10,6 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, cast
 
-import fastavro
 import orjson
 
 from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError
@@ -41,6 +40,8 @@ class AvroSchema:
 
 def avro_schema(schema: RegisteredSchema) -> AvroSchema:
     """SchemaError: it can't be used."""
+    import fastavro  # 33 modules, which a gateway without Avro never needs
+
     named: dict[str, Any] = {}
     texts = [each.text for each in (*schema.references.values(), schema)]
     try:
@@ -66,9 +67,9 @@ def reader_of(parsed: Any) -> Reader:
     """
     named = parsed.get("__named_schemas", {}) if isinstance(parsed, dict) else {}
     if not _contains_itself(parsed, named, frozenset(), set()):
-        return cast("Reader", fastavro.schemaless_reader)
-    from fastavro._read_py import schemaless_reader
-
+        from fastavro import schemaless_reader
+    else:
+        from fastavro._read_py import schemaless_reader
     return cast("Reader", schemaless_reader)
 
 

@@ -279,6 +279,7 @@ def _show_remainder(of: drains_pb.Drain) -> None:
     cluster, left = of.spec.source_cluster, of.remainder
     for names, what in (
         (left.topics, "topics"),
+        (left.rules, "rules"),
         (left.groups, "groups"),
         (left.transactional_ids, "transactional ids"),
     ):

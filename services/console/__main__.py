@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 # ruff: noqa: E402  # the first import keeps libraries out that the others would load
-from services.console.lean import spare_libraries
+from mesh.lean import start_lean
 
-spare_libraries()
+start_lean("greenlet", "snappy")  # structlog loads the one for other threads, prometheus_client the other
 
 from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# ruff: noqa: E402  # the first import keeps libraries out that the others would load
+from mesh.lean import start_lean
+
+start_lean()
+
 from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load
 from mesh.telemetry import configure_logging

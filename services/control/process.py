@@ -273,7 +273,7 @@ class Control:
             (lineage_grpc, LineageService(journal, lineage, traffic, access, clock, settings.lineage_edges)),
             (transactions_grpc, TransactionService(journal)),
             (kafka_changes_grpc, KafkaChangeService(journal, calls, self.approved_calls.method_of, allowed=by_kafka)),
-            *policy_services(journal, members),
+            *policy_services(journal, members, connections),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),
         )

@@ -24,7 +24,7 @@ from typing import Final
 import structlog
 from google.protobuf.message import DecodeError
 
-from mesh.event_log import CONTROL, Signatures, UnsignedError
+from mesh.event_log import CONTROL, NewerFormatError, Signatures, UnsignedError
 from mesh.event_log.pieces import Assembler, DamagedPieceError
 from mesh.member_keys import MemberKeys
 from mesh.settings import load
@@ -166,7 +166,7 @@ def _events(topic: PublishedRecords) -> Iterator[Entry]:
             body = assembler.take(record.value, record.headers)
             if body is not None:
                 yield Entry.read(body)
-        except (DamagedPieceError, DecodeError) as error:
+        except (DamagedPieceError, DecodeError, NewerFormatError) as error:
             raise RestoreError(f"the record at offset {record.offset} is no event: {error}") from None
 
 
@@ -176,7 +176,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = load(RestoreSettings, argv, command="restore-log")
     try:
         had, has = asyncio.run(restore(settings))
-    except (RestoreError, UnreadError, StoreUnavailableError, LogMovedError) as error:
+    except (RestoreError, UnreadError, StoreUnavailableError, LogMovedError, NewerFormatError) as error:
         print(f"kafka-mesh restore-log: {error}", file=sys.stderr)  # noqa: T201
         raise SystemExit(EXIT_FAILED) from None
     print(f"the database had {had} events, and has {has}")  # noqa: T201

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +12,7 @@ from mesh.rpc.tls import RpcTlsSettings
 from mesh.schemas.registry import Registry
 from mesh.server_certificate import load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
+from mesh.settings import load as load_settings
 from mesh.topics import is_topic_name
 from mesh.tracing import TracingSettings
 from mesh.traffic.settings import TrafficSettings, own_topic
@@ -299,3 +301,13 @@ class GatewaySettings(
             max_identity_connections=self.max_identity_connections,
             max_gathered_bytes=self.max_gathered_mib * MIB,
         )
+
+
+def settings_of(argv: list[str] | None) -> GatewaySettings:
+    """The settings. An option overrides the environment, and is checked in the same way."""
+    options = ArgumentParser(add_help=False)
+    options.add_argument("--workers", metavar="N", help="processes that serve clients, behind one address [1]")
+    chosen, _ = options.parse_known_args(argv)
+    if chosen.workers is not None:
+        os.environ["KAFKA_MESH_GATEWAY_WORKERS"] = chosen.workers
+    return load_settings(GatewaySettings, argv, options=options)

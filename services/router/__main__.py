@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# ruff: noqa: E402  # the first import keeps libraries out that the others would load
+from mesh.lean import start_lean
+
+start_lean()
+
 import logging
 
 from mesh.lifecycle import Lifecycle, run
@@ -10,8 +15,8 @@ from mesh.telemetry import configure_logging
 from services.router.app import serve
 from services.router.settings import RouterSettings
 
-STOP_TIMEOUT = 5.0
-"""Seconds that a stop may take; it takes less than one unless Kafka hangs."""
+STOP_TIMEOUT = 15.0
+"""Seconds that a stop may take: less than one, unless Kafka hangs or thousands of gateways have to be sent away."""
 LIBRARIES = ("aiokafka", "faust", "mode")
 REPEAT_AFTER = 30.0
 """Seconds until the same place in a library may log again."""

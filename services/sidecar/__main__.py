@@ -1,5 +1,10 @@
 """`python -m services.sidecar`: one sidecar in the foreground."""
 
+# ruff: noqa: E402  # the first import keeps libraries out that the others would load
+from mesh.lean import start_lean
+
+start_lean()
+
 import gc
 import os
 from argparse import ArgumentParser

@@ -71,13 +71,17 @@ async def watched() -> AsyncIterator[Watched]:
     serving.cancel()
 
 
-def orders(folder: Path) -> list[Path]:
-    """A table as a router sends it, and the deltas that follow: a folder of messages for each."""
+def large_table() -> RoutingTable:
     clusters = [UpstreamCluster("c1", ("127.0.0.1:1",), 1)]
     rules = [ForwardingRule(f"r{n}", ExactName(f"orders.of-shop-{n}"), "c1") for n in range(RULES)]
     versions = [RuleVersion(rule, float(rank), 1) for rank, rule in enumerate(rules)]
     pasts = [Past(ExactName(f"earlier.of-shop-{n}"), 2, (Stay("c1", 1, ""),)) for n in range(PASTS)]
-    tables = [RoutingTable(3, clusters, versions, pasts)]
+    return RoutingTable(3, clusters, versions, pasts)
+
+
+def orders(folder: Path) -> list[Path]:
+    """A table as a router sends it, and the deltas that follow: a folder of messages for each."""
+    tables = [large_table()]
     for number in range(CHANGES):
         rule = ForwardingRule(f"new-{number}", ExactName(f"new-{number}"), "c1")
         change = events.RuleChange(created=rule_to_proto(rule), rank=0.5 + number / 1000)

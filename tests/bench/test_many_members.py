@@ -2,6 +2,7 @@
 
 What a new rule costs, and how soon all gateways have it: by deltas, and as gateways of older releases get tables.
 
+Beside the cluster of the rules, control knows others that do not answer (`MESH_BENCH_CLUSTERS` are all).
 `MESH_BENCH_TABLES` may be `deltas`, because 1,000 whole tables are a gigabyte a change. `MESH_BENCH_MEMBERS` is how
 many gateways there are, `MESH_BENCH_RULES` how many rules, `MESH_BENCH_CHANGES` how many are added then.
 """
@@ -33,6 +34,7 @@ from tests.integration.router.parts import ServiceProcess
 
 MEMBERS = int(os.environ.get("MESH_BENCH_MEMBERS", "1000"))
 RULES = int(os.environ.get("MESH_BENCH_RULES", "19900"))
+CLUSTERS = int(os.environ.get("MESH_BENCH_CLUSTERS", "100"))
 CHANGES = int(os.environ.get("MESH_BENCH_CHANGES", "20"))
 TABLES = os.environ.get("MESH_BENCH_TABLES", "both")
 KINDS = {"both": (True, False), "deltas": (True,), "whole": (False,)}
@@ -50,7 +52,7 @@ HEAD = (
     "CPU ms a change",
     "MB of both",
 )
-TITLE = f"{MEMBERS:,} gateways on one router and one control, {RULES:,} rules"
+TITLE = f"{MEMBERS:,} gateways on one router and one control, {RULES:,} rules, {CLUSTERS} clusters"
 
 
 @pytest.fixture
@@ -84,6 +86,10 @@ async def test_a_rule_for_very_many_members(
         rules = admin_grpc.RuleServiceStub(channel)
         spec = routing.ClusterSpec(cluster_name="c1", bootstrap_servers=[kafka_c1.bootstrap])
         await admin_grpc.ClusterServiceStub(channel).RegisterCluster(admin.RegisterClusterRequest(spec=spec))
+        for number in range(1, CLUSTERS):
+            spec = routing.ClusterSpec(cluster_name=f"away-{number}", bootstrap_servers=[f"127.0.0.1:{number}"])
+            register = admin.RegisterClusterRequest(spec=spec, allow_unreachable=True)
+            await admin_grpc.ClusterServiceStub(channel).RegisterCluster(register, timeout=CALL_S)
         specs = [
             routing.RuleSpec(rule_id=f"r{n}", match=routing.RuleMatch(topic=f"orders.of-shop-{n}"), target_cluster="c1")
             for n in range(RULES)

@@ -164,6 +164,7 @@ async def test_ten_topics_move_under_load_while_the_control_that_leads_is_killed
     assert compacted in end.remainder.topics
     assert not {*topics} & {*end.remainder.topics}
     assert f"{name}.group" in end.remainder.groups
+    assert len(end.remainder.rules) == 1, "the rule of the topic that stays"
     assert [writer.faults for writer in writers] == [[], []]
     assert reader.faults == []
     once = Counter(value for _, _, _, value in reader.read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -90,3 +91,20 @@ def test_a_release_is_verified_and_installed_as_the_page_says(keyring: Path, tmp
     with next(release.glob("*.whl")).open("ab") as wheel:
         wheel.write(b"tampered")
     assert run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], release).returncode == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2 * WITHIN_S)
+def test_an_operator_installs_the_wheel_with_an_extra_as_pipx_does(tmp_path: Path) -> None:
+    """pipx makes an environment of its own, installs there by pip, and links the commands."""
+    made = run([sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)], ROOT)
+    assert made.returncode == 0, made.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    environment = tmp_path / "venv"
+    assert run([sys.executable, "-m", "venv", str(environment)], tmp_path).returncode == 0
+    installed = run([str(environment / "bin/pip"), "install", "--quiet", f"{wheel}[meshctl]"], tmp_path)
+    assert installed.returncode == 0, installed.stderr
+    for command in ("meshctl", "kafka-mesh"):
+        version = run([str(environment / "bin" / command), "--version"], tmp_path)
+        assert (version.returncode, version.stderr) == (0, ""), version.stderr
+        assert version.stdout.strip().endswith(wheel.name.split("-")[1])

@@ -30,6 +30,9 @@ def test_policies_let_each_member_call_those_that_it_calls() -> None:
         ("gateway", "router", 7071, "grpc"),
         ("pipeline", "control", 7070, "grpc"),
         ("apply", "control", 7070, "grpc"),
+        ("console", "control", 7070, "grpc"),
+        ("console", "control", 7072, "tokens"),
+        ("console", "gateway", 9093, 9093),
         ("pipeline", "gateway", 9092, 9092),
         ("executor", "gateway", 9092, 9092),
         ("executor", "pipeline", None, None),
@@ -53,7 +56,15 @@ def test_people_reach_control_by_certificates_and_by_tokens_members_by_certifica
     assert {each["port"] for each in scraped["ports"]} == {"metrics"}
     ops = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}}
     labelled = {"podSelector": {"matchLabels": {"kafka-mesh/calls-control": "true"}}, "namespaceSelector": {}}
-    assert people["from"] == ([labelled, ops] if values == "full" else [labelled])
+    others = [each for each in people["from"] if "app.kubernetes.io/component" not in str(each)]
+    assert others == ([labelled, ops] if values == "full" else [labelled])
+
+
+def test_browsers_come_to_the_console_by_the_ingress_that_values_name() -> None:
+    browsers, scraped = policies_of("full")["console"]["ingress"]
+    ingress = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
+    assert browsers == {"ports": [{"port": "http"}], "from": [ingress]}
+    assert scraped["ports"] == [{"port": "metrics"}]
 
 
 def admits(rules: list[Object], direction: str, component: str, port: object) -> bool:
@@ -77,6 +88,7 @@ BEYOND = {
     "router": {BROKERS, *ISSUERS, *REGISTRY, *TRACING},
     "gateway": {BROKERS, *ISSUERS, *REGISTRY, *TRACING, KEY_SERVICE},
     "apply": set(),
+    "console": REGISTRY,
     "pipeline": {*SPARK, ("everywhere", 443), ("everywhere", 6443)},
     "executor": SPARK,
 }

@@ -42,14 +42,23 @@ FILES = {
     "/etc/kafka-mesh/users": ("users.yaml",),
 }
 """The keys of Secrets that are mounted there."""
+CALLED = (
+    "MESHCTL_ADDRESS",
+    "CONTROL_ADDRESS",
+    "TOKEN_ADDRESS",
+    "_ADDRESSES",
+    "_ADVERTISED",
+    "PIPELINE_BOOTSTRAP_SERVERS",
+)
+"""The ends of names of settings that hold addresses of members."""
 USERS = b"decoy_secret: " + base64.b64encode(bytes(range(32))) + b"\nusers: {}\n"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Helm renders the chart when the first test needs it, and not while tests are collected on machines without Go."""
     if "workload" in metafunc.fixturenames:
-        names = ("control", "router-1", "gateway", "pipeline")
-        cases = [(values, name) for values in charts.SETS for name in names if name != "pipeline" or values == "full"]
+        cases = [(values, name) for values in charts.SETS for name in ("control", "router-1", "gateway")]
+        cases += [("full", "pipeline"), ("full", "console")]
         metafunc.parametrize("workload", cases, indirect=True, ids="-".join)
 
 
@@ -156,7 +165,7 @@ def test_members_call_services_that_are_there_and_lead_to_pods(values: str) -> N
         (host.removesuffix(f".{charts.NAMESPACE}.svc"), int(port))
         for each in pods
         for name, value in environment(each)
-        if name.endswith(("MESHCTL_ADDRESS", "_ADDRESSES", "_ADVERTISED", "PIPELINE_BOOTSTRAP_SERVERS"))
+        if name.endswith(CALLED)
         for host, _, port in (address.rpartition(":") for address in value.split(","))
     }
     inside = {each for each in called if not each[0].endswith("example.com")}
@@ -204,7 +213,7 @@ def test_each_certificate_names_a_caller_that_servers_know(values: str) -> None:
     for workload in charts.workloads(values):
         (tls,) = [each for each in workload.pod["volumes"] if each["name"] == "tls"]
         service = workload.container["name"]
-        named = {"control": "control-1", "meshctl": "apply"}.get(service, "")
+        named = {"control": "control-1", "meshctl": "apply", "console": "console"}.get(service, "")
         name = dict(environment(workload)).get(f"KAFKA_MESH_{service.upper()}_NAME", named)
         if "csi" in tls:
             attributes = tls["csi"]["volumeAttributes"]
@@ -266,6 +275,25 @@ def test_a_file_is_followed_by_a_command_that_meshctl_takes(tmp_path: Path) -> N
         assert command is not None
         parsed = command.make_context("apply", here[1:], parent=taken).params
     assert (parsed["watch"], parsed["prune"], parsed["resync"]) == (True, True, 300)
+
+
+def test_the_console_listens_with_tls_for_the_names_of_its_service_and_of_its_values() -> None:
+    given = dict(environment(charts.workload("full", "console")))
+    assert given["KAFKA_MESH_CONSOLE_HOSTS"] == "kafka-mesh-console,kafka-mesh-console.mesh.svc,mesh.example.com"
+    assert given["KAFKA_MESH_CONSOLE_TOKEN_ADDRESS"] == "kafka-mesh-control:7072"
+    assert given["KAFKA_MESH_CONSOLE_TLS_CERTIFICATE"] == "/etc/kafka-mesh/clients/tls.crt"
+    assert "KAFKA_MESH_CONSOLE_TLS_IN_FRONT" not in given
+
+
+def test_a_console_without_a_certificate_for_browsers_stands_behind_tls() -> None:
+    run = charts.template("--set", "console.enabled=true")
+    deployments = [each for each in yaml.safe_load_all(run.stdout) if each and each["kind"] == "Deployment"]
+    (console,) = [each for each in deployments if each["metadata"]["name"] == "kafka-mesh-console"]
+    (container,) = console["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each["value"] for each in container["env"]}
+    assert given["KAFKA_MESH_CONSOLE_TLS_IN_FRONT"] == "true"
+    assert "KAFKA_MESH_CONSOLE_TLS_CERTIFICATE" not in given
+    assert "KAFKA_MESH_CONSOLE_TOKEN_ADDRESS" not in given, "control takes no tokens"
 
 
 def test_the_pod_of_the_pipeline_may_do_what_drivers_do() -> None:

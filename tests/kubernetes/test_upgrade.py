@@ -46,7 +46,7 @@ def test_each_step_of_the_page_restarts_what_it_names(tmp_path: Path) -> None:
         then = pods(chart, *STEPS[: number + 1])
         seen.append(restarted(now, then))
         now = then
-    assert seen == [set(), {"gateway"}, {"router-1"}, {"router-2"}, {"control"}, {"pipeline", "apply"}]
+    assert seen == [set(), {"gateway"}, {"router-1"}, {"router-2"}, {"control"}, {"pipeline", "apply", "console"}]
     images = {each["image"].rpartition(":")[2] for pod in now.values() for each in pod["spec"]["containers"]}
     assert images == {AFTER}, "all services are of the new release in the end"
 
@@ -61,7 +61,7 @@ def test_a_new_chart_without_a_tag_changes_all_images(tmp_path: Path) -> None:
     """Therefore the first step of the page names the tag of before."""
     tagless = "image.tag="
     changed = restarted(pods(CHART, tagless), pods(released(tmp_path, AFTER), tagless))
-    assert changed == {"gateway", "router-1", "router-2", "control", "pipeline", "apply"}
+    assert changed == {"gateway", "router-1", "router-2", "control", "pipeline", "apply", "console"}
 
 
 def released(folder: Path, release: str) -> Path:

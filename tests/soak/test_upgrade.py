@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -47,9 +48,9 @@ LOST = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 class Loop:
-    """Something that an application does again and again, in a thread of its own."""
+    """Something that an application does again and again, in a thread of its own. `once` says whether it was done."""
 
-    def __init__(self, once: Callable[[int], None], end: Callable[[], None]) -> None:
+    def __init__(self, once: Callable[[int], bool], end: Callable[[], None]) -> None:
         self.done = 0
         self.faults: list[str] = []
         self._once, self._end = once, end
@@ -62,8 +63,7 @@ class Loop:
             for number in count():
                 if self._stop.is_set():
                     break
-                self._once(number)
-                self.done += 1
+                self.done += self._once(number)
             self._end()
         except KafkaException as error:
             self.faults.append(repr(error))
@@ -80,45 +80,50 @@ class Loop:
     async def end(self) -> None:
         self._stop.set()
         await asyncio.to_thread(self._thread.join, WITHIN_S)
+        assert not self._thread.is_alive(), "the application hangs in a call"
 
 
 class Payments:
     """A transaction a round, with a record for each partition."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self.committed: list[str] = []
+        self.committed: dict[str, float] = {}
+        """The time of the commit of each record."""
+        self.seconds: list[float] = []
+        """Of each transaction, from its begin to its commit."""
         self._topic = topic
         self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
         self._producer.init_transactions(WITHIN_S)
         self.loop = Loop(self._once, lambda: None)
 
-    def _once(self, number: int) -> None:
+    def _once(self, number: int) -> bool:
+        began = time.monotonic()
         values = [f"payment-{number}-{partition}" for partition in range(2)]
         self._producer.begin_transaction()
         for partition, value in enumerate(values):
             self._producer.produce(self._topic, value, partition=partition)
         self._producer.commit_transaction(WITHIN_S)
-        self.committed += values
+        now = time.monotonic()
+        self.committed |= dict.fromkeys(values, now)
+        self.seconds.append(now - began)
+        return True
 
 
 class Workers:
     """A member of a share group: each record that it has had is acknowledged with the next poll."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self.had: list[str] = []
+        self.had: dict[str, float] = {}
+        """The time at which each record came first."""
         self._consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group})
         self._consumer.subscribe([topic])
-        self.loop = Loop(self._once, self._consumer.close)
+        self.loop = Loop(self._poll, self._consumer.close)
 
-    def _once(self, _: int) -> None:
-        while not self._poll():
-            pass
-
-    def _poll(self) -> bool:
+    def _poll(self, _: int) -> bool:
         found = False
         for message in self._consumer.poll(0.5):
             if (error := message.error()) is None:
-                self.had.append((message.value() or b"").decode())
+                self.had.setdefault((message.value() or b"").decode(), time.monotonic())
                 found = True
             elif error.code() not in LOST:
                 raise KafkaException(error)
@@ -177,9 +182,11 @@ async def test_parts_of_two_releases_work_together_while_each_is_replaced_and_ba
     await load.check([here, there])
     assert [loop.faults for loop in loops] == [[], []]
     assert sorted(record.value for record in await here.read(steady)) == sorted(payments.committed)
-    assert set(workers.had) <= set(payments.committed)
+    assert workers.had.keys() <= payments.committed.keys()
     print(f"{len(load.acked)} records, {payments.loop.done} transactions, {len(workers.had)} records of a share group")
-    for client, seconds in load.latencies.items():
+    waits = sorted(max(0.0, at - payments.committed[value]) for value, at in workers.had.items())
+    told = {**load.latencies, "transactions": sorted(payments.seconds), "share group, from the commit": waits}
+    for client, seconds in told.items():
         print(f"{client}: {', '.join(f'p{share} {ms(seconds, share)} ms' for share in (50, 99, 100))}")
 
 

@@ -30,7 +30,11 @@ RUN_BY = {
     "docs/how-to/migrate-from-mirrormaker-2.md": ("e2e/test_migrate_from_mirror_maker.py",),
     "docs/how-to/monitor-and-alert.md": ("unit/test_blocks.py",),
     "docs/how-to/production-topology.md": ("e2e/test_how_to.py", "e2e/test_page_blocks.py"),
-    "docs/how-to/recover-from-loss.md": ("e2e/test_how_to.py", "e2e/test_page_blocks.py"),
+    "docs/how-to/recover-from-loss.md": (
+        "e2e/test_how_to.py",
+        "e2e/test_page_blocks.py",
+        "e2e/test_home_cluster_lost.py",
+    ),
     "docs/how-to/roles.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/protect-fields.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/validate-records.md": ("e2e/test_page_blocks.py",),

@@ -13,7 +13,10 @@ SKETCHES = "datasketches"
 ARRAYS = "numpy"
 """Comes with the sketches of latencies."""
 TABLES = "rich"
+COLOURS = "pygments"
+"""Comes with rich, which structlog loads where it finds it."""
 FILES = "yaml"
+AVRO = "fastavro"
 START_TIMEOUT_S = 60.0
 
 
@@ -25,7 +28,8 @@ def test_a_service_starts_without_libraries_that_few_installations_need(service:
     )
     imported = set(run.stdout.split())
     assert f"services.{service}.__main__" in imported
-    assert imported.isdisjoint({HTTP_CLIENT, SKETCHES, ARRAYS})
+    assert imported.isdisjoint({HTTP_CLIENT, SKETCHES, ARRAYS, COLOURS})
+    assert service != "gateway" or imported.isdisjoint({FILES, AVRO})
 
 
 def test_meshctl_starts_without_the_libraries_of_single_commands() -> None:

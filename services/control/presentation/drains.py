@@ -45,7 +45,12 @@ def _ended(event: events.Event) -> str:
 
 
 def _remainder(of: drains.DrainRemainder) -> str:
-    counts = ((of.topics, "topics"), (of.groups, "groups"), (of.transactional_ids, "transactional ids"))
+    counts = (
+        (of.topics, "topics"),
+        (of.rules, "rules"),
+        (of.groups, "groups"),
+        (of.transactional_ids, "transactional ids"),
+    )
     return f"still there: {', '.join(f'{len(names)} {what}' for names, what in counts)}"
 
 

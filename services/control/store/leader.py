@@ -16,6 +16,7 @@ import psycopg
 import structlog
 from prometheus_client import Gauge
 
+from mesh.event_log import NewerFormatError
 from services.control.store.database import Database, SchemaMissingError, StoreUnavailableError
 from services.control.store.journal import Journal
 from services.control.store.log import CHANNEL
@@ -76,6 +77,9 @@ class Leader:
                 await asyncio.sleep(LONGEST_BACKOFF if isinstance(error, SchemaMissingError) else backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF)
 
+            except NewerFormatError as error:
+                self._stand_down(str(error))
+                await asyncio.sleep(LONGEST_BACKOFF)
             except Exception:
                 self._stand_down("control failed while it led: its log says how")
                 raise

@@ -19,7 +19,7 @@ from mesh.transactions import TransactionLog
 from mesh.validation import Policy
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.auditing.clients import ClientAudit
-from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.auditing.invalid import InvalidBatch, InvalidTopic
 from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.client_calls import ClientCalls
@@ -144,8 +144,12 @@ class Memory:
     """The results of written records of some topics are reported there; None: no topic is audited."""
     validation: Policy = field(default_factory=Policy)
     """The rules by which batches are validated, of the table in force."""
+    new_topics: Policy = field(default_factory=Policy)
+    """The rules for names of topics that clients create, of the same table."""
     on_invalid: Callable[[InvalidBatch], None] = lambda batch: None
     """Takes each batch that breaks a rule; returns at once."""
+    on_invalid_topic: Callable[[InvalidTopic], None] = lambda topic: None
+    """Takes each new topic whose name breaks a rule; returns at once."""
 
     stitches: StitchPolicy = field(default_factory=StitchPolicy)
     """The logs with parts on several clusters, of the table in force."""

@@ -4,6 +4,11 @@ Its settings come on standard input, as a pickle: secrets are in no argument, an
 has checked. Only the supervisor starts a worker.
 """
 
+# ruff: noqa: E402  # the first import keeps libraries out that the others would load
+from mesh.lean import start_lean
+
+start_lean()
+
 import pickle
 import socket
 import sys

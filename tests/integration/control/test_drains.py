@@ -9,8 +9,10 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
-from mesh.rpc import access, drains, drains_grpc, topic_moves, topic_moves_grpc
+from mesh.rpc import access, drains, drains_grpc, events, topic_moves, topic_moves_grpc
+from services.control.store.drafts import Caller, Draft
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
@@ -20,8 +22,9 @@ from tests.integration.control.test_freezing import freeze, thaw
 from tests.integration.control.world import CALL, World, create_topic, refused, until
 
 STATE = grpc.StatusCode.FAILED_PRECONDITION
-WAITING, MOVING, LEFT = (
-    drains.DRAIN_TOPIC_STATE_WAITING, drains.DRAIN_TOPIC_STATE_MOVING, drains.DRAIN_TOPIC_STATE_LEFT,
+WAITING, MOVING, MOVED, LEFT = (
+    drains.DRAIN_TOPIC_STATE_WAITING, drains.DRAIN_TOPIC_STATE_MOVING, drains.DRAIN_TOPIC_STATE_MOVED,
+    drains.DRAIN_TOPIC_STATE_LEFT,
 )  # fmt: skip
 
 
@@ -87,6 +90,31 @@ async def test_a_topic_whose_rule_has_changed_since_the_plan_stays(draining: Dra
     await draining.cancel_move(found.topics[0].move)
     found = await draining.reaches(drain, LEFT, LEFT, MOVING)
     assert found.topics[1].problem == "the rules lead it to 'c2' meanwhile"
+
+
+async def test_a_certificate_that_is_not_confirmed_pauses_the_drain_until_an_operator_resumes_it(
+    draining: Draining,
+) -> None:
+    drain = await draining.start()
+    move = (await draining.reaches(drain, MOVING, WAITING, WAITING)).topics[0].move
+    journal = draining.world.control.journal
+    differs = topic_moves.TopicMoveCertificate(differences=["partition 0 differs"])
+    steps: list[Message] = [
+        events.TopicMoveCutReached(name=move, cuts=[topic_moves.TopicMoveCut(partition=0)]),
+        events.TopicMoveEnded(name=move, state=topic_moves.TOPIC_MOVE_STATE_DONE, pause_ms=80),
+        events.TopicMoveCertified(name=move, certificate=differs),
+    ]
+    await journal.append(
+        [Draft(move, each) for each in steps], Caller("the test"), journal.view, rests_on=lambda _: None
+    )
+    found = await draining.reaches(drain, MOVED, WAITING, WAITING)
+    assert found.state == drains.DRAIN_STATE_PAUSED
+    problem = f"the certificate of topic '{draining.topics[0]}' is not confirmed: partition 0 differs"
+    assert found.problem == problem
+    assert (found.topics[0].confirmed, found.topics[0].pause_ms) == (False, 80)
+    resumed = await draining.stub.ResumeDrain(drains.ResumeDrainRequest(name=drain.name), timeout=CALL)
+    assert (resumed.state, resumed.problem) == (drains.DRAIN_STATE_RUNNING, "")
+    await draining.reaches(drain, MOVED, MOVING, WAITING)
 
 
 async def test_the_next_control_knows_the_drain_and_begins_no_move_twice(draining: Draining) -> None:

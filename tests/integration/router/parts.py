@@ -87,6 +87,11 @@ class ServiceProcess:
         self._environment = {**os.environ, **own}
         self._process: subprocess.Popen[bytes] | None = None
 
+    def change(self, **settings: str) -> None:
+        """From the next start on it has these settings, too."""
+        prefix = f"KAFKA_MESH_{self._service.upper()}_"
+        self._environment |= {f"{prefix}{key}": value for key, value in settings.items()}
+
     def start(self) -> None:
         with self.log_file.open("ab") as output:
             self._process = subprocess.Popen(

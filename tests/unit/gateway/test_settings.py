@@ -10,10 +10,9 @@ from pydantic import SecretStr, ValidationError
 
 from mesh.listeners import Certificates, Security
 from mesh.user_files import Users, written
-from services.gateway.__main__ import settings_of
 from services.gateway.listeners import Listener
 from services.gateway.requests.nodes import Advertised, NodePorts
-from services.gateway.settings import GatewaySettings
+from services.gateway.settings import GatewaySettings, settings_of
 from tests.fixtures.certificates import Authority
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,11 @@ from mesh.event_log.formats import UPCASTERS, Upcaster
 from mesh.event_log.pieces import PIECE_HEADER, Record
 from mesh.rpc import events
 
+KIND: dict[str, Any] = {"mesh_thawed": events.MeshThawed()}
+"""Each event says something."""
+A_LATER_KIND = bytes.fromhex("92f70100")
+"""An empty payload in the field 3954, which no release has."""
+
 
 def chained(count: int, *, unchained: int = 0) -> list[bytes]:
     """Bodies of a log; the first ones of a release that knew no chain."""
@@ -28,7 +34,7 @@ def chained(count: int, *, unchained: int = 0) -> list[bytes]:
     chain = Chain()
     for position in range(1, count + 1):
         previous = b"" if position <= unchained else chain.hash
-        event = events.Event(position=position, actor=f"ada-{position}", previous_hash=previous)
+        event = events.Event(position=position, actor=f"ada-{position}", previous_hash=previous, **KIND)
         bodies.append(event.SerializeToString(deterministic=True))
         chain = chain.after(event, bodies[-1])
     return bodies
@@ -83,8 +89,8 @@ def test_an_event_that_loses_its_hash_is_told_by_the_next_one() -> None:
 
 
 def test_an_event_of_the_first_release_is_read_as_one_of_today() -> None:
-    assert upcast(events.Event(position=7, actor="ada").SerializeToString()) == events.Event(
-        position=7, actor="ada", format=FORMAT
+    assert upcast(events.Event(position=7, actor="ada", **KIND).SerializeToString()) == events.Event(
+        position=7, actor="ada", format=FORMAT, **KIND
     )
 
 
@@ -93,8 +99,8 @@ def test_upcasters_work_one_after_another_from_the_format_that_the_event_has() -
         return lambda event: event.MergeFrom(events.Event(reason=event.reason + word))
 
     steps = {1: adding("b"), 2: adding("c")}
-    of_one = upcast(events.Event(format=1, reason="a").SerializeToString(), steps)
-    of_two = upcast(events.Event(format=2, reason="a").SerializeToString(), steps)
+    of_one = upcast(events.Event(format=1, reason="a", **KIND).SerializeToString(), steps)
+    of_two = upcast(events.Event(format=2, reason="a", **KIND).SerializeToString(), steps)
     assert (of_one.reason, of_one.format) == ("abc", 3)
     assert (of_two.reason, of_two.format) == ("ac", 3)
 
@@ -106,6 +112,12 @@ def test_every_format_before_the_newest_has_an_upcaster() -> None:
 def test_an_event_of_a_newer_release_is_refused_by_name() -> None:
     body = events.Event(position=9, format=FORMAT + 1).SerializeToString()
     with pytest.raises(NewerFormatError, match=f"event 9 has format {FORMAT + 1}"):
+        upcast(body)
+
+
+def test_an_event_of_a_kind_that_only_a_newer_release_knows_is_refused_by_name() -> None:
+    body = events.Event(position=9, format=FORMAT, stream="gates/1").SerializeToString() + A_LATER_KIND
+    with pytest.raises(NewerFormatError, match="event 9 of 'gates/1' is of a kind that this release does not know"):
         upcast(body)
 
 

@@ -24,6 +24,7 @@ def drain(state: drains.DrainState.ValueType = drains.DRAIN_STATE_DONE, name: st
     found.topics.add(topic="bananas", state=LEFT, partitions=1, problem="it is compacted")
     found.counts.moved, found.counts.left = 1, 1
     found.remainder.groups.append("till")
+    found.remainder.rules.append("shop")
     return found
 
 
@@ -81,7 +82,7 @@ def test_an_ended_drain_shows_its_certificates_and_what_is_still_on_the_cluster(
 ) -> None:
     control.answers["GetDrain"] = drain()
     output = meshctl("cluster", "drain", "show", "d1").output
-    for text in ("9 confirmed", "it is compacted", "groups on c1: till", "topics on c1: none"):
+    for text in ("9 confirmed", "it is compacted", "groups on c1: till", "topics on c1: none", "rules on c1: shop"):
         assert text in output
     assert [each.name for each in control.requests("GetDrain")] == ["drains/d1"]
 

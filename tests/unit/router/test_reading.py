@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from google.protobuf.message import DecodeError
 
-from mesh.event_log import PIECE_BYTES, Chain, records_of
+from mesh.event_log import PIECE_BYTES, Chain, NewerFormatError, records_of
 from mesh.routing import LogGapError
 from mesh.rpc import admin, events
 from services.router.agents.bulletin import Bulletin, Notice
@@ -15,6 +15,7 @@ from services.router.agents.ledger import Ledger
 from services.router.agents.snapshots import hash_of
 from services.router.discovery.member import Apply, Hello, News
 from services.router.discovery.session import MAX_OUTBOX, Session
+from tests.unit.mesh.test_event_log import A_LATER_KIND
 from tests.unit.router.decisions import DecisionLog, two_clusters
 
 
@@ -64,6 +65,16 @@ def test_a_gap_ends_the_reading() -> None:
     ledger.fold(log.events[0].SerializeToString(), 0)
     with pytest.raises(LogGapError, match="event 3 follows 1"):
         ledger.fold(log.events[2].SerializeToString(), 1)
+
+
+def test_an_event_that_only_a_newer_release_knows_ends_the_reading() -> None:
+    log = two_clusters()
+    ledger = Ledger()
+    ledger.fold(log.events[0].SerializeToString(), 0)
+    newer = events.Event(position=2, stream="gates/1").SerializeToString() + A_LATER_KIND
+    with pytest.raises(NewerFormatError, match="event 2 of 'gates/1' is of a kind that this release does not know"):
+        ledger.fold(newer, 1)
+    assert ledger.position == 1
 
 
 def chained(log: DecisionLog) -> list[bytes]:

@@ -167,7 +167,7 @@ class DrainDecisions:
         await self._note_ends(name)
         view = self._journal.view
         drain = view.drains.open.get(name)
-        if drain is None:
+        if drain is None:  # another control leads, and has ended it
             return
         for move in to_roll_back(drain, view.topic_moves):
             await self._moves.roll_back(move.name, rolled_back(move))
@@ -179,20 +179,25 @@ class DrainDecisions:
         await self._end(name)
 
     async def _note_ends(self, name: str) -> None:
-        """Notes what has come of the moves of a drain."""
-        drain = self._journal.view.drains.open[name]
-        for each in drain.topics:
-            step = step_of(drain, each, self._journal.view.topic_moves) if each.state == MOVING else None
-            if step is None:
-                continue
-            wrong = distrusts(step)
-            pause = events.DrainPaused(name=name, problem=wrong) if wrong and drain.state == RUNNING else None
-            await self._append(name, [step, *([] if pause is None else [pause])], Caller(CONTROL))
-            if isinstance(step, events.DrainTopicLeft):
-                log.warning("a topic of a drain stays", drain=name, topic=each.topic, reason=step.problem)
-            if wrong:
-                log.error("a drain is paused: a certificate is not confirmed", drain=name, reason=wrong)
-            drain = self._journal.view.drains.open[name]
+        """Notes the ends of the moves of a drain."""
+        drain = self._journal.view.drains.open.get(name)
+        for each in () if drain is None else drain.topics:
+            if each.state == MOVING:
+                await self._note_end(name, each)
+
+    async def _note_end(self, name: str, topic: drains.DrainTopic) -> None:
+        view = self._journal.view
+        drain = view.drains.open.get(name)
+        step = None if drain is None else step_of(drain, topic, view.topic_moves)
+        if drain is None or step is None:
+            return
+        wrong = distrusts(step)
+        pauses = [events.DrainPaused(name=name, problem=wrong)] if wrong and drain.state == RUNNING else []
+        await self._append(name, [step, *pauses], Caller(CONTROL))
+        if isinstance(step, events.DrainTopicLeft):
+            log.warning("a topic of a drain stays", drain=name, topic=topic.topic, reason=step.problem)
+        if pauses:
+            log.error("a drain is paused: a certificate is not confirmed", drain=name, reason=wrong)
 
     async def _begin(self, drain: drains.Drain, topic: str) -> None:
         """Begins the move of a topic, leaves the topic, or tries again later."""

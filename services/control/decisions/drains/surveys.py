@@ -74,7 +74,8 @@ class Surveys:
 
     async def remainder(self, cluster_name: str) -> drains.DrainRemainder:
         """The topics, groups and transactional ids that are still on the cluster."""
-        cluster = self._journal.view.state.effective.clusters.get(cluster_name)
+        table = self._journal.view.state.effective
+        cluster = table.clusters.get(cluster_name)
         if cluster is None:
             return drains.DrainRemainder(problems=[f"cluster {cluster_name!r} is not registered any more"])
         topics, groups = await asyncio.gather(self._looking.topics(), self._looking.groups())
@@ -84,6 +85,9 @@ class Surveys:
         )
         _name(
             found, found.groups, "groups", (each.name for each in groups.groups.values() if each.home == cluster.name)
+        )
+        _name(
+            found, found.rules, "rules", (each.rule_id for each in table.rules if each.target_cluster == cluster.name)
         )
         try:
             listed = await self._coordinators.listed(cluster)
