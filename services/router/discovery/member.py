@@ -10,10 +10,12 @@ Theory of operation
 3. A pending table makes a Hold. While the member holds, the router only sends the end of the rollout: Switch if the
    pending table came into force, else Release. If another table is in force by then, the router sends that table
    afterwards. If the member's table is newer than the pending table (a cluster changed meanwhile), it gets no Switch,
-   but the table in force. The table in force shows whether a revision came into force: rule versions or pasts begin or
-   end at that revision. So states may be skipped without harm. A pending table that is tried first
-   (`RoutingState.canary`) makes a Try on the members that take part, nothing on others. A canary takes minutes:
-   if a cluster changes meanwhile, the router sends the new table at once, and then the Try again.
+   but the table in force. The same holds if stitched logs have changed since the Hold: the cut of a move adds a part,
+   which has to come into force with the rule, not behind it.
+   The table in force shows whether a revision came into force: rule versions or pasts begin or end at that revision. So
+   states may be skipped without harm. A pending table that is tried first (`RoutingState.canary`) makes a Try on the
+   members that take part, nothing on others. A canary takes minutes: if a cluster changes meanwhile, the router sends
+   the new table at once, and then the Try again.
 4. After a refused Switch the router sends Apply: the member had ended the hold by itself, and must not stay on the
    table before. Any other refusal stands until there is another table: the member knows best which table it can't run.
 5. If a member of an older release would ignore parts of a table, the router does not send the table. The table counts
@@ -262,6 +264,8 @@ class Member:
         if not came_into_force(held.revision, news.state.effective):
             return (self._release(held), *self._follow(news))
         if self._told is not None and self._told.revision > held.revision:
+            return self._follow(news)
+        if news.state.effective.policies.stitch_policy != held.policies.stitch_policy:
             return self._follow(news)
         return (self._switch(held, news), *self._follow(news))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.routing import RoutingState, RoutingTable
-from mesh.rpc import acls, events, topic_moves
+from mesh.routing import RoutingState, RoutingTable, came_into_force
+from mesh.routing.policies import STITCH_POLICY
+from mesh.rpc import acls, events, stitches, topic_moves
 from services.router.discovery.member import (
     MAX_UNANSWERED,
     SHORTEST_HOLD_MS,
@@ -498,6 +499,23 @@ def test_acls_that_change_during_a_hold_come_when_the_hold_has_ended() -> None:
     play << Apply(log.state.effective)
     play.done()
     assert log.state.effective.policies.acl_policy is not None
+
+
+def test_a_log_that_gets_a_part_at_the_cut_is_told_with_the_rule_and_not_behind_it() -> None:
+    """A table without the part would show clients the offsets of the new cluster, if only for a moment."""
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3, table_format=STITCH_POLICY.table_format) << Apply(log.state.effective)
+    play >> news(log.move("apples", to="c2")) << Hold(pending_of(log), HOLD_MS)
+    play >> held(4)
+    part = stitches.LogPart(cluster_name="c2", topic="apples", visit=1)
+    change = stitches.StitchedLogChange(topic="apples", log=stitches.StitchedLog(topic="apples", parts=[part]))
+    cut = events.StitchedLogsChanged(changes=[change])
+    play >> news(log.about_policies(events.Event(stitched_logs_changed=cut)))
+    play >> news(log.switch()) << Apply(log.state.effective)
+    assert log.state.effective.policies.stitch_policy is not None
+    assert came_into_force(4, log.state.effective)
+    play.done()
 
 
 def test_a_member_that_would_pass_over_where_a_topic_has_lived_refuses_the_move() -> None:

@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, NameRegex, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.stitches import LogPart, StitchedLog
+from mesh.stitches import Policy as StitchPolicy
+from services.gateway.downstream.tables import View
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import (
     AnyBroker,
@@ -396,6 +399,18 @@ def test_shadows_of_foreign_topics_are_seen_beside_topics_with_other_names() -> 
     assert names.virtual("bananas") == "bananas"
     assert names.virtual("apples") == "pears"
     assert names.virtual("pears") is None, "the cluster's own topic of that name is nobody's"
+
+
+def test_an_old_part_of_a_log_keeps_its_name() -> None:
+    """Whether the topic has moved since then once, or more often."""
+    clusters = [UpstreamCluster(name, (f"{name}:9092",), at) for at, name in enumerate(("c1", "c2"), start=1)]
+    table = RoutingTable(1, clusters, [RuleVersion(ForwardingRule("r", ExactName("pears"), "c2"), 1.0, 1)])
+    parts = (LogPart("c1", "old.pears", 1, (0,), (0,)), LogPart("c2", "pears", 1, (9,), (9,)))
+    view = View(table, StitchPolicy([StitchedLog("pears", parts)], 1))
+    assert set(view.names) == {"c1"}
+    assert view.names["c1"].upstream("pears") == "old.pears"
+    assert view.names["c1"].renaming
+    assert not View(table, StitchPolicy()).names
 
 
 async def test_a_foreign_topic_is_not_taken_for_the_one_that_has_its_name_here(

@@ -2,10 +2,15 @@
 
 import pytest
 
+from mesh.compression import Codec
 from mesh.stitches import LogPart, Policy, StitchedLog
+from mesh.transactions import Decision, Identity, LogPlace, TransactionLog
+from services.gateway.requests.older import fetch as older_fetch
 from services.gateway.requests.plan import Unreachable
 from services.gateway.requests.records.stitched import Part
-from services.gateway.wire.batches import batches
+from services.gateway.wire.batches import batches, shift_offsets
+from services.gateway.wire.legacy.conversion import batches_of
+from services.gateway.wire.messages import FetchRequest
 from services.gateway.wire.messages.fetch import FetchPartition, PartitionData
 from services.gateway.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -13,9 +18,12 @@ from services.gateway.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from services.gateway.wire.primitives import INT64
 from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.requests.records.fetching import answer, data, play, positions, raw, request
 from tests.unit.gateway.requests.records.stitching import read, records_at, stitched_world
+from tests.unit.gateway.wire.old_client_bytes import MAGIC_1
+from tests.unit.gateway.wire.records import batch
 
 
 def shown(book: Playbook, topic: int = 0, version: int = 12) -> PartitionData:
@@ -206,3 +214,62 @@ def test_other_topics_pass_as_they_come() -> None:
     told = raw(data("apples", b"records"))
     book.answered(told)
     assert book.answer is told
+
+
+# --- read_committed over clusters ------------------------------------------------------------------------------------
+
+
+def committed_request(offset: int) -> FetchRequest:
+    message = request(("apples", offset))
+    message.isolation_level = 1
+    return message
+
+
+def held_world(place: LogPlace, stable: int) -> World:
+    """A transaction is decided, and not carried out yet on the place's cluster."""
+    world = stitched_world()
+    decided = Decision("id", Identity(7, 0), 4, {}, {place: stable})
+    log = TransactionLog()
+    log.enter(decided.key, decided.value, None)
+    world.memory.transaction_logs.put("c1", log, world.now)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("place", "there", "offset", "shown_stable"),
+    [(LogPlace("c1", "apples", 0), 98, 98, 98), (LogPlace("c2", "apples", 0), 13, 103, 103)],
+)
+def test_readers_wait_for_a_transaction_at_the_offset_of_its_part(
+    place: LogPlace, there: int, offset: int, shown_stable: int
+) -> None:
+    world = held_world(place, there)
+    book = play(world, committed_request(offset))
+    assert book.gathers().calls == ()
+    book.answered()
+    assert marks(shown(book))[1] == shown_stable
+    assert play(world, committed_request(offset - 1)).gathers().calls != (), "the records before it can be read"
+
+
+def test_an_answer_ends_in_front_of_a_transaction_that_is_held_back() -> None:
+    transactional = b"".join(bytes(batch(base_offset=each, attributes=0x10, producer_id=7)) for each in (12, 13, 14))
+    book = play(held_world(LogPlace("c2", "apples", 0), 13), committed_request(102))
+    book.answered(raw(read(transactional, high=15)))
+    assert offsets(shown(book)) == [102]
+    assert marks(shown(book))[:2] == (105, 103)
+
+
+# --- old clients -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("position", "there"), [(42, 42), (103, 13)])
+def test_old_clients_read_messages_with_offsets_that_go_on(position: int, there: int) -> None:
+    (stored,) = batches_of((MAGIC_1[Codec.NONE],))
+    assert isinstance(stored, bytes)
+    moved = bytearray(stored)
+    shift_offsets(moved, there)
+    book = Playbook(older_fetch.handle, request(("apples", position)), 2, stitched_world().view())
+    (call,) = book.gathers().calls
+    book.answered(raw(read(bytes(moved), high=there + 50), version=call.version))
+    (part,) = book.answer.responses[0].partitions
+    assert part.error_code == 0
+    assert INT64.unpack_from(bytes(part.records), 0)[0] == position
