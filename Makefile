@@ -105,7 +105,7 @@ check: env ## style, types, plain English, and who may import whom
 
 audit: env $(VENV)/.audit ## weaknesses that are known: in patterns of code (bandit's rules), in locked packages
 	@$(BIN)/ruff check .
-	@$(BIN)/python -m tests.advisories
+	@$(BIN)/python -m tests.advisories $(ARGS)
 
 docs: env ## the pages of each version as a site with a search, which needs no server: build/site/index.html
 	@$(BIN)/python -m docs.versions

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from mesh.rpc import events, record_rules
+from mesh.rpc import events, record_rules, topic_moves
 
 MOST_SYNCS = 100
 """Orders of one rule to translate groups' offsets that are kept; each is carried out within seconds."""
 
 STREAM_PREFIX = "recordrules/"
 COPY_PREFIX = "move-"
-"""A move of a topic has its copy as a record rule; the rule is there as long as the move is open."""
+"""A move that copies has its copy as a record rule; the rule is there as long as the move is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,8 @@ def fold_record_rules(rules: RecordRules, event: events.Event) -> RecordRules:
             return {key: rule for key, rule in rules.items() if key != event.record_rule_removed.record_rule_id}
         case "topic_move_started":
             move = event.topic_move_started.move
+            if move.spec.kind == topic_moves.TOPIC_MOVE_KIND_STITCH:  # its records stay where they are
+                return rules
             spec = record_rules.RecordRuleSpec(record_rule_id=copy_of(move.name), copy=move.copy)
             rule = RecordRule(spec, event.position, event.position, event.actor, event.time.ToDatetime(UTC))
             return {**rules, rule.rule_id: rule}

@@ -4,7 +4,9 @@ Theory of operation
 1. All listeners share one context whose only task is to greet: as soon as a client has said hello, it goes on with the
    context that was loaded last. So a renewed certificate, other authorities of clients, or a longer list of revoked
    certificates count for every connection that is made from then on, and for no other.
-2. The files are checked every few seconds. A file that can't be loaded is logged once, and the last certificate stays.
+2. The files are checked twice a second. A file that can't be loaded is logged once, and the last certificate stays.
+3. A client that must show a certificate resumes no session of TLS, because OpenSSL would not check the certificate
+   again.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ import structlog
 from mesh.secret_references import UnresolvedReferenceError, resolve
 from mesh.whole_files import FileVersion, file_version
 
-LOOK_S: Final = 5.0
+LOOK_S: Final = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +62,8 @@ def load(files: TlsFiles) -> ssl.SSLContext:
             place = f"tls_client_ca {files.client_ca}"
             context.load_verify_locations(files.client_ca)
             context.verify_mode = ssl.CERT_OPTIONAL if files.client_may_have_none else ssl.CERT_REQUIRED
+            context.num_tickets = 0
+            context.options |= ssl.OP_NO_TICKET
         if files.client_crl is not None:
             place = f"tls_client_crl {files.client_crl}"
             _refuse_revoked(context, files.client_crl)
@@ -88,7 +92,7 @@ class ServerCertificate:
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._seen = _look(files)
-        self._current = load(files)
+        self._current = self.read(files)
         self.context = load(files)
         """For servers."""
         self.context.sni_callback = self._greet
@@ -100,11 +104,20 @@ class ServerCertificate:
         """Never ends by itself."""
         while True:
             await asyncio.sleep(LOOK_S)
-            await asyncio.to_thread(self._look_again)
+            if await asyncio.to_thread(self._look_again):
+                self.changed()
 
     async def reload(self) -> None:
         """Now, whether files look changed or not. TlsFilesError: the last ones serve."""
-        self._current = await asyncio.to_thread(load, self._files)
+        self._current = await asyncio.to_thread(self.read, self._files)
+        self.changed()
+
+    def read(self, files: TlsFiles) -> ssl.SSLContext:
+        """For connections from now on. Runs beside the event loop. TlsFilesError."""
+        return load(files)
+
+    def changed(self) -> None:
+        """Other files serve from now on."""
 
     @property
     def fingerprint(self) -> str:
@@ -116,17 +129,19 @@ class ServerCertificate:
         except (OSError, ValueError):
             return ""
 
-    def _look_again(self) -> None:
+    def _look_again(self) -> bool:
+        """Whether other files serve now."""
         seen = _look(self._files)
         if seen == self._seen:
-            return
+            return False
         self._seen = seen
         try:
-            self._current = load(self._files)
+            self._current = self.read(self._files)
         except TlsFilesError as error:
             log.error("certificates could not be loaded again, the last ones serve", reason=str(error))
-        else:
-            log.info("certificates loaded again", certificate=str(self._files.certificate))
+            return False
+        log.info("certificates loaded again", certificate=str(self._files.certificate))
+        return True
 
 
 def _look(files: TlsFiles) -> tuple[FileVersion | None, ...]:

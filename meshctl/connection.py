@@ -18,11 +18,13 @@ from mesh.rpc import (
     audit,
     audit_grpc,
     clients_grpc,
+    drains_grpc,
     events,
     grants_grpc,
     instances_grpc,
     lineage_grpc,
     listeners_grpc,
+    move_certificates_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
@@ -107,6 +109,8 @@ class Connection:
         self.topics = topics_grpc.TopicServiceStub(self._channel)
         self.groups = topics_grpc.GroupServiceStub(self._channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
+        self.move_certificates = move_certificates_grpc.TopicMoveCertificateServiceStub(self._channel)
+        self.drains = drains_grpc.DrainServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.clients = clients_grpc.ClientServiceStub(self._channel)
         self.lineage = lineage_grpc.LineageServiceStub(self._channel)

@@ -215,3 +215,17 @@ class Group(click.Group):
         except MeshctlError as error:
             error.as_json = ctx.ensure_object(Session).as_json
             raise
+
+
+class NameFirst(Group):
+    """`move TOPIC` begins a move; `move start TOPIC` does the same, for a topic that is called like a command."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, "start")
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["start", *args]
+        return super().resolve_command(ctx, args)

@@ -11,6 +11,7 @@ from mesh.quotas.words import change_text
 from mesh.rpc import admin, events
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
+from mesh.stitches.words import log_change_text
 from mesh.tenants.words import change_text as tenant_change_text
 from mesh.validation.words import change_text as rule_change_text
 from mesh.wording import clients_text, command_text, how_text, rule_text, short, word
@@ -109,6 +110,9 @@ def event(of: events.Event) -> str:
             return _some("tenant", "changed", [tenant_change_text(each) for each in of.tenants_changed.changes])
         case "listeners_changed":
             return _some("listener", "changed", [listener_change_text(each) for each in of.listeners_changed.changes])
+        case "stitched_logs_changed":
+            texts = [log_change_text(each) for each in of.stitched_logs_changed.changes]
+            return _some("stitched log", "changed", texts)
         case "topic_owner_set":
             owner = of.topic_owner_set.owner
             return f"topic {of.topic_owner_set.topic} {f'belongs to {owner}' if owner else 'has no owner any more'}"

@@ -1,8 +1,8 @@
 """Asks the package registry whether a package of locks/ has a known weakness: the second part of `make audit`.
 
 pip-audit asks about one package after the other. Some registries have no advisories: a mirror, for example. Without
-advisories, pip-audit skips each package, and says that it found nothing. Then the audit warns that nothing is known,
-and does not fail. So the first question is about the smallest lock alone.
+advisories, pip-audit skips each package, and says that it found nothing. So the first question is about the smallest
+lock alone. Packages that nobody could check are no success: the exit code says so, unless MAY_BE_UNCHECKED is given.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ COMMAND = (sys.executable, "-m", "pip_audit", "--format", "json", "--progress-sp
 SOURCE_S = 15
 """Time of one answer of the registry."""
 AUDIT_S = 900
+WEAK, UNCHECKED = 1, 3
+"""Exit codes."""
+MAY_BE_UNCHECKED = "--may-be-unchecked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +67,16 @@ def _weaknesses(package: dict[str, Any]) -> list[str]:
 
 
 def audit(folder: Path = LOCKS, command: Sequence[str] = COMMAND) -> int:
-    """Say what is known about the packages of all locks; 1 if a package has a known weakness."""
+    """Say what is known about the packages of all locks; WEAK, UNCHECKED, or 0 if all is well."""
     first = asked([folder / SMALLEST], command)
     if not first.checked:
         reason = first.trouble or f"the registry has no advisories about {', '.join(sorted(first.unchecked))}"
-        print(f"advisories: the advisory source was not reachable, so NO package is checked ({reason})")
-        return 0
+        print(f"advisories: NOT CHECKED: the advisory source was not reachable ({reason})")
+        return UNCHECKED
     answer = asked(sorted(folder.glob("*.txt")), command)
     if not answer.checked:
-        print(f"advisories: the advisory source went away, so NO package is checked ({answer.trouble})")
-        return 0
+        print(f"advisories: NOT CHECKED: the advisory source went away ({answer.trouble})")
+        return UNCHECKED
     for line in answer.weaknesses:
         print(f"advisories: {line}")
     if answer.unchecked:
@@ -81,8 +84,13 @@ def audit(folder: Path = LOCKS, command: Sequence[str] = COMMAND) -> int:
             f"advisories: not checked, because the registry does not know them: {', '.join(sorted(answer.unchecked))}"
         )
     print(f"advisories: {len(answer.checked)} packages checked, {len(answer.weaknesses)} known weaknesses")
-    return 1 if answer.weaknesses else 0
+    return WEAK if answer.weaknesses else 0
+
+
+def exit_code(found: int, arguments: Sequence[str]) -> int:
+    """The audit's own, or 0 for packages that may be unchecked."""
+    return 0 if found == UNCHECKED and MAY_BE_UNCHECKED in arguments else found
 
 
 if __name__ == "__main__":
-    sys.exit(audit())
+    sys.exit(exit_code(audit(), sys.argv[1:]))

@@ -11,7 +11,7 @@ from mesh.protection.documents import Document, UnreadableError
 from mesh.protection.json_fields import JsonDocument
 from mesh.protection.keys import NoKey, Wrapped
 from mesh.protection.rule import Rule, What, path_text
-from mesh.schemas.framing import framed_value
+from mesh.schemas.framing import framed_in_batch
 from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError, SchemaKind
 
 Headers = Sequence[tuple[bytes, bytes | None]]
@@ -60,7 +60,7 @@ class Fields:
         if not self.is_avro or content.value is None:
             return b""
         try:
-            return framed_value(content.value, content.headers)[0]
+            return framed_in_batch("value", content.value, content.headers)[0]
         except FormatError:
             return b""
 

@@ -16,6 +16,8 @@ class Default(Enum):
 
 GROUP: Final = "Group:"
 """The beginning of the name of a user that stands for a group of tokens."""
+PREFIXED: Final = "Prefixed:"
+"""The beginning of the name of a user that stands for all users whose names begin with the rest."""
 DEFAULT: Final = Default.DEFAULT
 Name = str | Default
 """The name of a part of an entity."""
@@ -52,7 +54,8 @@ class Entity:
     """The clients that a quota is set for: a user, a client.id or both, or an IP address. None: no condition."""
 
     user: Name | None = None
-    """Without "User:", as Kafka names users of quotas; "Group:NAME" for a group of tokens."""
+    """Without "User:", as Kafka names users of quotas; "Group:NAME" for a group of tokens, "Prefixed:TEXT" for those
+    whose names begin so."""
     client_id: Name | None = None
     ip: Name | None = None
 

@@ -9,6 +9,8 @@ Theory of operation
    gives each one that it stands for a quota of its own.
 3. A group of a client's token counts as a user called "Group:NAME", behind the client's own user and before the default
    user. The first group in the token that has a quota counts. All its clients share the quota.
+4. A user called "Prefixed:TEXT" stands for all users whose names begin with the text, behind the groups. The longest
+   text that has a quota counts. All clients of these users share the quota.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mesh.quotas.entity import DEFAULT, GROUP, Default, Entity, Key, Name, Quota
+from mesh.quotas.entity import DEFAULT, GROUP, PREFIXED, Default, Entity, Key, Name, Quota
 
 Sharers = tuple[Key, str | None, str | None, str | None]
 """The clients that share one quota: key, user, client.id and address; None: the clients may differ in this."""
@@ -36,8 +38,14 @@ class Policy:
     def __init__(self, quotas: Iterable[Quota] = ()) -> None:
         self.quotas = tuple(quotas)
         self._by_key: dict[Key, dict[Entity, Quota]] = {key: {} for key in Key}
+        lengths: dict[Key, set[int]] = {key: set() for key in Key}
         for each in self.quotas:
             self._by_key[each.key][each.entity] = each
+            user = each.entity.user
+            if isinstance(user, str) and user.startswith(PREFIXED):
+                lengths[each.key].add(len(user) - len(PREFIXED))
+        self._lengths = {key: tuple(sorted(found, reverse=True)) for key, found in lengths.items()}
+        """The lengths of the texts behind PREFIXED, the longest first."""
 
     def has(self, key: Key) -> bool:
         """Whether any client has a quota of this key."""
@@ -48,7 +56,8 @@ class Policy:
         known = self._by_key[key]
         if not known:
             return None
-        users: tuple[Name, ...] = (user, *(f"{GROUP}{each}" for each in groups), DEFAULT)
+        beginnings = (f"{PREFIXED}{user[:length]}" for length in self._lengths[key] if length <= len(user))
+        users: tuple[Name, ...] = (user, *(f"{GROUP}{each}" for each in groups), *beginnings, DEFAULT)
         for named in users:
             for client in (client_id, DEFAULT, None):
                 quota = known.get(Entity(named, client))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import re2
-
+from mesh.re2_expressions import InvalidRe2Error, compiled
 from mesh.routing.clients import ClientMatch
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.plain_text import plain_text
@@ -110,10 +108,9 @@ class NameRegex:
     def __post_init__(self) -> None:
         _check_client(self)
         try:
-            _compiled(self.text)
-        except re2.error as error:
-            reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-            raise InvalidRuleError(field_of(self), f"{self.text!r} is not an RE2 expression: {reason}") from None
+            compiled(self.text)
+        except InvalidRe2Error as error:
+            raise InvalidRuleError(field_of(self), str(error)) from None
 
     @property
     def head(self) -> str:
@@ -126,7 +123,7 @@ class NameRegex:
         return max(plain_text(self.text), key=len)
 
     def matches(self, name: str) -> bool:
-        return _compiled(self.text).fullmatch(name) is not None
+        return compiled(self.text).fullmatch(name) is not None
 
     def __str__(self) -> str:
         return f"{_of(self.subject)}regex {self.text}{_only_for(self.client)}"
@@ -184,13 +181,6 @@ def _length(subject: Subject) -> str:
 
 def _of(subject: Subject) -> str:
     return "" if subject is Subject.TOPIC else f"{subject.value} "
-
-
-@lru_cache(maxsize=65536)
-def _compiled(pattern: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    return re2.compile(pattern, options)
 
 
 @dataclass(frozen=True, slots=True)

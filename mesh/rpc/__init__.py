@@ -15,6 +15,8 @@ from mesh.rpc.v1 import clients_pb2 as clients
 from mesh.rpc.v1 import clients_pb2_grpc as clients_grpc
 from mesh.rpc.v1 import discovery_pb2 as discovery
 from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
+from mesh.rpc.v1 import drains_pb2 as drains
+from mesh.rpc.v1 import drains_pb2_grpc as drains_grpc
 from mesh.rpc.v1 import events_pb2 as events
 from mesh.rpc.v1 import grants_pb2 as grants
 from mesh.rpc.v1 import grants_pb2_grpc as grants_grpc
@@ -26,6 +28,8 @@ from mesh.rpc.v1 import lineage_pb2 as lineage
 from mesh.rpc.v1 import lineage_pb2_grpc as lineage_grpc
 from mesh.rpc.v1 import listeners_pb2 as listeners
 from mesh.rpc.v1 import listeners_pb2_grpc as listeners_grpc
+from mesh.rpc.v1 import move_certificates_pb2 as move_certificates
+from mesh.rpc.v1 import move_certificates_pb2_grpc as move_certificates_grpc
 from mesh.rpc.v1 import pipelines_pb2 as pipelines
 from mesh.rpc.v1 import pipelines_pb2_grpc as pipelines_grpc
 from mesh.rpc.v1 import profiles_pb2 as profiles
@@ -73,6 +77,8 @@ __all__ = [
     "clients_grpc",
     "discovery",
     "discovery_grpc",
+    "drains",
+    "drains_grpc",
     "events",
     "grants",
     "grants_grpc",
@@ -84,6 +90,8 @@ __all__ = [
     "lineage_grpc",
     "listeners",
     "listeners_grpc",
+    "move_certificates",
+    "move_certificates_grpc",
     "pipelines",
     "pipelines_grpc",
     "profiles",

@@ -18,7 +18,6 @@ Part = Literal["key", "value"]
 HeaderPairs = Iterable[tuple[str, bytes | str | None]]
 
 SCHEMA_HEADERS: dict[Part, str] = {"key": "__key_schema_id", "value": "__value_schema_id"}
-_OF_VALUE = SCHEMA_HEADERS["value"].encode()
 ID_LENGTH = 5
 GUID_LENGTH = 17
 
@@ -39,9 +38,11 @@ def framed(part: Part, content: bytes, headers: HeaderPairs | None) -> tuple[byt
     return content[:length], content[length:]
 
 
-def framed_value(content: bytes, headers: Iterable[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes]:
-    """As `framed`, of a value with headers as a batch has them."""
-    return framed("value", content, [(SCHEMA_HEADERS["value"], each) for name, each in headers if name == _OF_VALUE])
+def framed_in_batch(part: Part, content: bytes, headers: Iterable[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes]:
+    """As `framed`, with headers as a batch has them."""
+    header = SCHEMA_HEADERS[part]
+    wanted = header.encode()
+    return framed(part, content, [(header, each) for name, each in headers if name == wanted])
 
 
 def _prefix_length(content: bytes, where: str) -> int:

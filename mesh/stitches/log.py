@@ -56,6 +56,12 @@ class Policy:
     def __init__(self, logs: Iterable[StitchedLog] = (), revision: int = 0) -> None:
         self.revision = revision
         self.logs = {log.topic: log for log in logs}
+        self.names: dict[str, dict[str, str]] = {}
+        """By cluster the names of topics that have parts there under another name than their own; the newest counts."""
+        for log in self.logs.values():
+            for part in log.parts:
+                if part.topic != log.topic or part.cluster in self.names:
+                    self.names.setdefault(part.cluster, {})[log.topic] = part.topic
 
     def parts(self, topic: str, stay: tuple[str, int, str]) -> tuple[LogPart, ...]:
         """See `StitchedLog.up_to`; empty for nearly all topics."""

@@ -7,7 +7,7 @@ session connects again, and reads from the target where it has to go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -163,15 +163,31 @@ class Brokers:
 
     async def producers(self, topic: str, partition: int) -> list[LastBatch]:
         """The producers that the partition's leader remembers."""
-        request = Exactly(DescribeProducersRequest_v0([(topic, [partition], {})], {}))
-        told = await self._ask("asked for producers", topic, partition, request)
-        _, error, _, producers, _ = told.topics[0][1][0]
-        self._check("asked for producers", topic, partition, error)
-        return [LastBatch(*each[:4]) for each in producers]
+        return (await self.producers_of(topic, [partition]))[partition]
 
-    async def leader_end(self, topic: str, partition: int) -> int:
-        """The end of the leader's log, with records that its replicas do not have yet."""
-        return await self._offset(topic, partition, LATEST, DEBUGGER)
+    async def producers_of(self, topic: str, partitions: Iterable[int]) -> dict[int, list[LastBatch]]:
+        """As `producers`, of several partitions: one question to each leader."""
+
+        def request(numbers: list[int]) -> Any:
+            return Exactly(DescribeProducersRequest_v0([(topic, numbers, {})], {}))
+
+        told = await self._ask_leaders("asked for producers", topic, partitions, request)
+        return {number: [LastBatch(*each[:4]) for each in answer[3]] for number, answer in told.items()}
+
+    async def leader_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """The ends of the leaders' logs, with records that replicas do not have yet: one question to each leader."""
+        return await self._ends(topic, partitions, DEBUGGER, READ_UNCOMMITTED)
+
+    async def stable_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """The ends that readers of committed records see: before the first open transaction."""
+        return await self._ends(topic, partitions, UNKNOWN, READ_COMMITTED)
+
+    async def _ends(self, topic: str, partitions: Iterable[int], reader: int, isolation: int) -> dict[int, int]:
+        def request(numbers: list[int]) -> Any:
+            return OffsetRequest(reader, isolation, [(topic, [(number, LATEST) for number in numbers])])
+
+        told = await self._ask_leaders("asked for its end", topic, partitions, request)
+        return {number: int(answer[3]) for number, answer in told.items()}
 
     async def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Deletes the records before this offset."""
@@ -179,18 +195,38 @@ class Brokers:
         told = await self._ask("shortened", topic, partition, request)
         self._check("shortened", topic, partition, told.topics[0][1][0][2])
 
-    async def _offset(self, topic: str, partition: int, which: int, replica_id: int = UNKNOWN) -> int:
-        request = OffsetRequest(replica_id, READ_UNCOMMITTED, [(topic, [(partition, which)])])
+    async def _offset(self, topic: str, partition: int, which: int) -> int:
+        request = OffsetRequest(UNKNOWN, READ_UNCOMMITTED, [(topic, [(partition, which)])])
         told = await self._ask("asked for its end", topic, partition, request)
         _, error, _, offset, *_ = told.topics[0][1][0]
         self._check("asked for its end", topic, partition, error)
         return int(offset)
 
     async def _ask(self, what: str, topic: str, partition: int, request: Any) -> Any:
-        leader = self._leaders.get((topic, partition), UNKNOWN)
-        if leader not in self._addresses:
+        address = self._leader(topic, partition)
+        return await self._told(f"{topic}-{partition} can't be {what}", self._send(address, request))
+
+    async def _ask_leaders(
+        self, what: str, topic: str, partitions: Iterable[int], request: Callable[[list[int]], Any]
+    ) -> dict[int, Any]:
+        """The part of each partition in the leaders' answers, whose second field is an error."""
+        led: dict[tuple[str, int], list[int]] = {}
+        for number in partitions:
+            led.setdefault(self._leader(topic, number), []).append(number)
+        sent = [
+            self._told(f"{topic} can't be {what}", self._send(address, request(numbers)))
+            for address, numbers in led.items()
+        ]
+        found = {each[0]: each for told in await asyncio.gather(*sent) for each in told.topics[0][1]}
+        for number, each in found.items():
+            self._check(what, topic, number, each[1])
+        return found
+
+    def _leader(self, topic: str, partition: int) -> tuple[str, int]:
+        address = self._addresses.get(self._leaders.get((topic, partition), UNKNOWN))
+        if address is None:
             raise CopySetbackError(f"cluster {self.name!r}: partition {topic}-{partition} has no leader now")
-        return await self._told(f"{topic}-{partition} can't be {what}", self._send(self._addresses[leader], request))
+        return address
 
     async def _told(self, what: str, answer: Any) -> Any:
         try:

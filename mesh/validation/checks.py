@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mesh.validation.rule import Compression, Key, Rule
+
+V2: Final = 2
+"""The magic of today's message format."""
 
 
 class Fault(Enum):
@@ -16,6 +19,8 @@ class Fault(Enum):
     SIZE = "size"
     ACKS = "acks"
     TIMESTAMP = "timestamp"
+    FORMAT = "format"
+    NAME = "name"
 
 
 class Batch(NamedTuple):
@@ -28,6 +33,8 @@ class Batch(NamedTuple):
     max_timestamp: int
     is_idempotent: bool
     acks: int
+    magic: int = V2
+    """The client has sent the batch in this message format."""
 
 
 class Breach(NamedTuple):
@@ -84,6 +91,8 @@ def _faults(rule: Rule, batch: Batch, now_ms: int) -> Iterator[tuple[Fault, str]
         yield Fault.ACKS, f"acks is {batch.acks}, and has to be all"
     if rule.enable_idempotence and not batch.is_idempotent:
         yield Fault.RECORD, "enable.idempotence is false, and has to be true"
+    if rule.message_format_v2 and batch.magic < V2:
+        yield Fault.FORMAT, f"the message format is v{batch.magic}, and has to be v2, as from Kafka 0.11 on"
     if rule.compression_types and batch.compression not in rule.compression_types:
         allowed = " or ".join(each.word for each in rule.compression_types)
         yield Fault.RECORD, f"compression.type is {_word(batch.compression)}, and has to be {allowed}"

@@ -84,6 +84,10 @@ def rule_from_proto(message: validation.ValidationRule) -> Rule:
         content=None if content is None else _CONTENTS[content],
         content_schema=message.json_of_subject or message.json_schema,
         dead_letter_topic=message.dead_letter_topic,
+        message_format_v2=message.message_format_v2,
+        key_by_named_schema=message.key_by_named_schema,
+        new_name_regex=message.new_name_regex,
+        principals=tuple(message.principals),
     )
 
 
@@ -103,6 +107,10 @@ def rule_to_proto(rule: Rule) -> validation.ValidationRule:
         value_schema=_SCHEMA_NUMBERS[rule.value_schema],
         stores_unchecked=rule.stores_unchecked,
         dead_letter_topic=rule.dead_letter_topic,
+        message_format_v2=rule.message_format_v2,
+        key_by_named_schema=rule.key_by_named_schema,
+        new_name_regex=rule.new_name_regex,
+        principals=rule.principals,
     )
     setattr(message, "topic_prefix" if rule.is_prefix else "topic", rule.name)
     if rule.content is not None:
@@ -111,5 +119,17 @@ def rule_to_proto(rule: Rule) -> validation.ValidationRule:
 
 
 def policy_from_proto(message: validation.ValidationPolicy | None) -> Policy:
-    """As `rule_from_proto`, of all rules."""
-    return Policy() if message is None else Policy(map(rule_from_proto, message.rules), message.revision)
+    """As `rule_from_proto`, of all rules about records."""
+    return _policy(message, about_records=True)
+
+
+def new_topics_from_proto(message: validation.ValidationPolicy | None) -> Policy:
+    """As `rule_from_proto`, of all rules about names of new topics."""
+    return _policy(message, about_records=False)
+
+
+def _policy(message: validation.ValidationPolicy | None, *, about_records: bool) -> Policy:
+    if message is None:
+        return Policy()
+    rules = [rule_from_proto(each) for each in message.rules if bool(each.new_name_regex) != about_records]
+    return Policy(rules, message.revision)

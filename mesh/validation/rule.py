@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
@@ -87,10 +87,17 @@ class Rule:
     """The subject, or the text of the JSON Schema, as `content` says."""
     dead_letter_topic: str = ""
     """Refused records are written there first."""
+    message_format_v2: bool = False
+    key_by_named_schema: bool = False
+    new_name_regex: str = ""
+    """RE2, for the names of topics that clients create; such a rule is about no record."""
+    principals: tuple[str, ...] = ()
+    """The clients that `new_name_regex` is for; a last * stands for any end. Empty: all."""
 
     @property
     def asks_registry(self) -> bool:
-        return self.value_schema is not None or self.content in (Content.NAMED, Content.SUBJECT)
+        named = self.value_schema is not None or self.key_by_named_schema
+        return named or self.content in (Content.NAMED, Content.SUBJECT)
 
     @property
     def opens_records(self) -> bool:
@@ -102,7 +109,12 @@ class Rule:
             or self.max_record_bytes
             or self.value_schema
             or self.content
+            or self.key_by_named_schema
         )
+
+    def is_for(self, principals: Iterable[str]) -> bool:
+        """Whether a client with these principals, its groups included, is bound by `new_name_regex`."""
+        return not self.principals or any(_fits(wanted, each) for wanted in self.principals for each in principals)
 
     def matches(self, topic: str) -> bool:
         return topic.startswith(self.name) if self.is_prefix else topic == self.name
@@ -121,6 +133,8 @@ class Rule:
             yield "acks is all"
         if self.enable_idempotence:
             yield "enable.idempotence is true"
+        if self.message_format_v2:
+            yield "the message format is v2"
         if self.message_timestamp_after_max_ms is not None:
             yield f"message.timestamp.after.max.ms is {self.message_timestamp_after_max_ms}"
         if self.key is not None:
@@ -135,6 +149,11 @@ class Rule:
         if self.value_schema is not None:
             of_subject = " of subject TOPIC-value" if self.value_schema is ValueSchema.SUBJECT else ""
             yield f"a value names a registered schema{of_subject}{away}"
+        if self.key_by_named_schema:
+            yield f"a key is valid by the schema that it names{away}"
+        if self.new_name_regex:
+            by = f" by {' or '.join(self.principals)}" if self.principals else ""
+            yield f"the name of a topic that is created{by} matches {self.new_name_regex}"
         match self.content:
             case Content.NAMED:
                 yield f"a value is valid by the schema that it names{away}"
@@ -154,3 +173,7 @@ class Rule:
     def __str__(self) -> str:
         letters = f"; dead letters in topic {self.dead_letter_topic!r}" if self.dead_letter_topic else ""
         return f"{self.rule_id} ({self.mode.value}): for {self.topics} {', '.join(self.conditions)}{letters}"
+
+
+def _fits(wanted: str, principal: str) -> bool:
+    return principal.startswith(wanted[:-1]) if wanted.endswith("*") else principal == wanted

@@ -28,6 +28,7 @@ _REBALANCES = (
 )
 MOVING = {
     topic_moves.TOPIC_MOVE_STATE_COPYING: "a router copies it, and readers notice nothing",
+    topic_moves.TOPIC_MOVE_STATE_WAITING: "it waits for its cut, and readers notice nothing",
     topic_moves.TOPIC_MOVE_STATE_CUTTING: "gateways hold it for a moment",
 }
 NOTHING_KNOWN = (

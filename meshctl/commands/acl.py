@@ -13,6 +13,7 @@ from mesh.acls.words import acl_text, mode_word, operation_word, resource_word
 from mesh.rpc import acls as pb
 from meshctl.acls import FILTER_PATTERNS, MODE_NUMBERS, OPERATION, PATTERNS, RESOURCE, Named, Resource, named_options
 from meshctl.commands.acl_dry_run import dry_run_options, show_dry_run, with_acls, without_acls
+from meshctl.commands.acl_refusals import refusals
 from meshctl.connection import PAGE_SIZE
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, count, print_json, print_table
@@ -232,6 +233,8 @@ def explain(
     click.echo(answer.explanation)
     if answer.client_message:
         click.echo(f"the client hears: {answer.client_message}")
+    for cluster in answer.clusters:
+        click.echo(cluster.explanation)
 
 
 def _pages(session: Session, wanted: pb.AclFilter, at_revision: int) -> Iterable[pb.ListAclsResponse]:
@@ -268,3 +271,6 @@ def _policy(known: pb.ListAclsResponse) -> str:
 def _nothing() -> pb.AclFilter:
     [empty] = Named((), (), (), (), (), None).filters()
     return empty
+
+
+acl.add_command(refusals)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from mesh.rpc import audit
+from meshctl.commands.audit_freshness import said
 from meshctl.commands.audit_tail import TYPES
 from meshctl.connection import PAGE_SIZE, Connection
 from meshctl.moments import Since
@@ -14,8 +15,6 @@ from meshctl.output import as_dict, count, moment, print_json, print_table
 from meshctl.session import Command, Session, pass_session
 
 DEFAULT_COUNT = 100
-BEHIND_SECONDS = 60.0
-"""The command reports a table that is further behind, because missing events may still come."""
 
 
 @click.command(cls=Command)
@@ -111,7 +110,7 @@ def trail(
     )  # fmt: skip
     if len(events) > number:
         click.echo(f"There are more than {count(number, 'event')}: say -n, or from when on with --since.", err=True)
-    for sentence in _said(freshness):
+    for sentence in said(freshness):
         click.echo(sentence, err=True)
 
 
@@ -126,20 +125,6 @@ def _found(
         if len(found) >= number:
             break
     return found, freshness
-
-
-def _said(freshness: audit.AuditFreshness) -> list[str]:
-    """The reasons why the answer may be incomplete; empty when there are none."""
-    sentences = [freshness.problem[:1].upper() + freshness.problem[1:] + "."] if freshness.problem else []
-    if not freshness.HasField("pipeline_time"):
-        return sentences
-    if not freshness.HasField("complete_until"):
-        sentences.append("The table is not complete up to any time yet.")
-    elif freshness.behind_seconds > BEHIND_SECONDS or freshness.problem:
-        sentences.append(f"The table is complete up to {moment(freshness.complete_until)}.")
-    if freshness.behind_events:
-        sentences.append(f"{count(freshness.behind_events, 'event')} were still to be read then.")
-    return sentences
 
 
 def _place(event: audit.RecordAudit) -> str:

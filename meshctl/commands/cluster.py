@@ -10,6 +10,7 @@ import click
 from mesh.rpc import admin, routing
 from meshctl import wording
 from meshctl.cluster_properties import properties_of
+from meshctl.commands.cluster_drain import drain
 from meshctl.commands.cluster_identity import identity
 from meshctl.completions import cluster_names
 from meshctl.failures import ExitCode, MeshctlError
@@ -19,7 +20,7 @@ from meshctl.session import Group, Session, pass_session
 
 @click.group(cls=Group)
 def cluster() -> None:
-    """Upstream clusters: list, register, test, remove."""
+    """Upstream clusters: list, register, test, drain, remove."""
 
 
 @cluster.command("list")
@@ -49,6 +50,7 @@ def print_clusters(found: Iterable[admin.Cluster]) -> None:
 
 
 cluster.add_command(identity)
+cluster.add_command(drain)
 
 
 def _addresses(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:

@@ -23,7 +23,11 @@ def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that name an entity."""
     for option in reversed(
         (
-            click.option("--user", metavar="NAME", help="This user, without 'User:'; Group:NAME is a group of tokens."),
+            click.option(
+                "--user",
+                metavar="NAME",
+                help="This user, without 'User:'. Group:NAME is a group, Prefixed:TEXT all users that begin so.",
+            ),
             click.option("--user-defaults", is_flag=True, help="Each user without a quota of its own."),
             click.option("--client-id", metavar="NAME", help="Clients with this client.id."),
             click.option("--client-defaults", is_flag=True, help="Each client.id without a quota of its own."),
@@ -71,6 +75,7 @@ def set_(session: Session, /, reason: str, **options: Any) -> None:
     Examples:
       meshctl quota set --user alice --producer-byte-rate 1048576 --consumer-byte-rate 2097152
       meshctl quota set --user-defaults --client-id batch --request-percentage 50 --reason "nights only"
+      meshctl quota set --user Prefixed:nightly- --request-percentage 20
       meshctl quota set --ip-defaults --connection-creation-rate 20
     """
     entity = entity_to_proto(_entity(options))

@@ -11,6 +11,7 @@ from meshctl.commands.replay_starting import start
 from meshctl.commands.replay_watching import follow
 from meshctl.commands.topic_move import move
 from meshctl.commands.topic_owner import own
+from meshctl.commands.topic_parts import parts
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import print_json, print_table
@@ -30,12 +31,14 @@ def topic() -> None:
       meshctl topic profile orders
       meshctl topic profile orders --last
       meshctl topic move apples --to c2
+      meshctl topic parts apples
       meshctl topic own apples --owner team-x
     """
 
 
 topic.add_command(move)
 topic.add_command(own)
+topic.add_command(parts)
 
 
 @topic.command()

@@ -5,52 +5,47 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
+from google.protobuf import json_format
+from google.protobuf.message import Message
 
+from mesh.rpc import move_certificates as certificates_pb
 from mesh.rpc import topic_moves as moves_pb
 from mesh.wording import word
 from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
-from meshctl.session import Group, Session, pass_session
+from meshctl.session import NameFirst, Session, pass_session
 
+STITCH = moves_pb.TOPIC_MOVE_KIND_STITCH
 ENDS = (moves_pb.TOPIC_MOVE_STATE_DONE, moves_pb.TOPIC_MOVE_STATE_CANCELLED, moves_pb.TOPIC_MOVE_STATE_FAILED)
 LOOK_SECONDS = 0.5
 VERIFY_SECONDS = 600.0
 """The least time-out of a verification: control reads both logs, some ten megabytes in a second."""
+MAP = ("PARTITION", "FROM", "OLD END", "NEW BEGIN", "CLIENTS SEE")
 EVIDENCE = ("PARTITION", "FROM", "CUT AT", "RECORDS BEFORE", "CRC", "RECORDS AFTER", "CRC")
 COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED", "BY", "NOTE")
 
 
-class TopicFirst(Group):
-    """`move TOPIC` begins a move; `move start TOPIC` does the same, for a topic that is called like a command."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or super().get_command(ctx, "start")
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands:
-            args = ["start", *args]
-        return super().resolve_command(ctx, args)
-
-
-@click.group("move", cls=TopicFirst)
+@click.group("move", cls=NameFirst)
 def move() -> None:
     """Move a topic to another cluster with its records: offsets, groups and clients go on as they are.
 
-    A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch.
+    A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch. With
+    --stitch nothing is copied: old records stay on the old cluster, and clients see one log over both.
 
     \b
     Examples:
       meshctl topic move apples --to c2
+      meshctl topic move apples --to c2 --stitch
       meshctl topic move list
       meshctl topic move show 3f9a01bc
       meshctl topic move cancel 3f9a01bc
       meshctl topic move verify 3f9a01bc
+      meshctl topic move certificate 3f9a01bc --out apples.certificate
       meshctl topic move undo 3f9a01bc
     """
 
@@ -69,6 +64,7 @@ def move() -> None:
     shell_complete=member_names,
     help="Cut although this gateway does not answer, because its process has ended; again for each of several.",
 )
+@click.option("--stitch", is_flag=True, help="Copy nothing: old records stay where they are, and clients see one log.")
 @click.option("--wait", is_flag=True, help="Until the move has ended.")
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
@@ -76,6 +72,8 @@ def start(
     session: Session,
     topic: str,
     target: str,
+    *,
+    stitch: bool,
     rate: int | None,
     budget: int | None,
     without: tuple[str, ...],
@@ -88,8 +86,12 @@ def start(
     Examples:
       meshctl topic move apples --to c2 --wait
       meshctl topic move apples --to c2 --rate 10000000 --budget 500
+      meshctl topic move apples --to c2 --stitch
     """
+    if stitch and rate:
+        raise click.UsageError("--rate bounds a copy, and --stitch copies nothing")
     spec = moves_pb.TopicMoveSpec(
+        kind=STITCH if stitch else moves_pb.TOPIC_MOVE_KIND_COPY,
         topic=topic,
         target_cluster=target,
         bytes_per_second=rate or 0,
@@ -135,10 +137,19 @@ def show(session: Session, move_id: str) -> None:
     if found.HasField("certificate"):
         click.echo()
         _tell_certificate(found.certificate)
+    elif found.cuts and found.spec.kind == STITCH:
+        click.echo()
+        print_table(MAP, map(_map_row, found.cuts), empty="")
     elif found.cuts:
         click.echo()
         rows = ((each.partition, each.start, each.end) for each in found.cuts)
         print_table(("PARTITION", "FIRST OFFSET", "CUT AT"), rows, empty="")
+    for cut in found.cuts:
+        if cut.producers_left_out:
+            click.echo(
+                f"partition {cut.partition} had {cut.producers} producers at the cut; gateways do not know the "
+                f"{cut.producers_left_out} that wrote longest ago, whose repeated batches would be stored again"
+            )
     for stray in found.strays:
         click.echo(
             f"somebody writes to the old log: {found.copy.source_cluster} alone has offsets {stray.start} to "
@@ -148,22 +159,62 @@ def show(session: Session, move_id: str) -> None:
 
 @move.command()
 @click.argument("move_id", metavar="ID")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Standard output, if unset."
+)
+@pass_session
+def certificate(session: Session, move_id: str, out: Path | None) -> None:
+    """Write the certificate of a move to a file that control signs.
+
+    \b
+    Examples:
+      meshctl topic move certificate 3f9a01bc --out apples.certificate
+      meshctl topic move verify apples.certificate
+    """
+    connection = session.connect()
+    request = certificates_pb.SignTopicMoveRequest(name=_name(move_id))
+    signed = json_format.MessageToJson(connection.call(connection.move_certificates.SignTopicMove, request))
+    if out is None:
+        click.echo(signed)
+        return
+    try:
+        out.write_text(f"{signed}\n", encoding="utf-8")
+    except OSError as error:
+        raise MeshctlError(f"{out} can't be written: {error.strerror or error}", ExitCode.BAD_REQUEST) from error
+
+
+@move.command()
+@click.argument("move_id", metavar="ID|FILE")
 @pass_session
 def verify(session: Session, move_id: str) -> None:
     """Read the logs of a move from both clusters again, up to the cut, and compare them.
 
+    A FILE of `meshctl topic move certificate` is compared with the clusters if control has signed it.
+
     The exit code is 0 if both clusters have the same records, and the same as when the move ended.
 
     \b
-    Example:
+    Examples:
       meshctl topic move verify 3f9a01bc
+      meshctl topic move verify apples.certificate
     """
     connection = session.connect()
-    request = moves_pb.VerifyTopicMoveRequest(name=_name(move_id))
-    found = connection.call(connection.topic_moves.VerifyTopicMove, request, at_least=VERIFY_SECONDS)
-    if session.as_json:
-        print_json(found)
+    file = Path(move_id)
+    if file.is_file():
+        signed = certificates_pb.VerifySignedTopicMoveRequest(signed=_read(file))
+        told = connection.call(connection.move_certificates.VerifySignedTopicMove, signed, at_least=VERIFY_SECONDS)
+        answer: Message = told
+        move_id, found = told.move.name, told.now
     else:
+        request = moves_pb.VerifyTopicMoveRequest(name=_name(move_id))
+        answer = found = connection.call(connection.topic_moves.VerifyTopicMove, request, at_least=VERIFY_SECONDS)
+        told = None
+    if session.as_json:
+        print_json(answer)
+    else:
+        if told is not None:
+            way = f"{told.move.copy.source_cluster} to {told.move.copy.target_cluster}"
+            click.echo(f"move {_short(told.move)} of {told.move.spec.topic} from {way}, signed by {told.signer}\n")
         _tell_certificate(found)
     if not found.confirmed:
         text = f"move {_short_name(move_id)} is not confirmed: {'; '.join(found.differences)}"
@@ -238,6 +289,14 @@ def _followed(connection: Connection, found: moves_pb.MoveWithRecords) -> Iterat
             found = _get(connection, found.name)
 
 
+def _read(file: Path) -> certificates_pb.SignedTopicMove:
+    try:
+        return json_format.Parse(file.read_text(encoding="utf-8"), certificates_pb.SignedTopicMove())
+    except (OSError, UnicodeDecodeError, json_format.ParseError) as error:
+        text = f"{file} is no file of `meshctl topic move certificate`: {error}"
+        raise MeshctlError(text, ExitCode.BAD_REQUEST) from error
+
+
 def _get(connection: Connection, move_id: str) -> moves_pb.MoveWithRecords:
     return connection.call(connection.topic_moves.GetTopicMove, moves_pb.GetTopicMoveRequest(name=_name(move_id)))
 
@@ -252,12 +311,10 @@ def _tell(session: Session, found: moves_pb.MoveWithRecords) -> None:
 
 
 def _tell_certificate(of: moves_pb.TopicMoveCertificate) -> None:
-    rows = (
-        (each.partition, each.start, each.end, each.source.records, f"{each.source.crc:08x}", each.target.records,
-         f"{each.target.crc:08x}")
-        for each in of.partitions
-    )  # fmt: skip
-    print_table(EVIDENCE, rows, empty="No partition was read.")
+    if any(not each.by_record and not each.HasField("source") for each in of.partitions):  # nothing was copied
+        print_table(MAP, map(_map_row, of.partitions), empty="No partition was asked for.")
+    else:
+        _tell_evidence(of)
     if of.positions:
         click.echo()
         positions = ((each.group, each.partition, each.before, each.after) for each in of.positions)
@@ -266,6 +323,19 @@ def _tell_certificate(of: moves_pb.TopicMoveCertificate) -> None:
     click.echo(f"\n{'confirmed' if of.confirmed else 'not confirmed'} at {moment(of.read_time)}{pause}")
     for each in of.differences:
         click.echo(f"  {each}")
+
+
+def _map_row(of: moves_pb.TopicMoveCut | moves_pb.TopicMoveEvidence) -> tuple[int, ...]:
+    return of.partition, of.start, of.end, of.base, of.client_offset
+
+
+def _tell_evidence(of: moves_pb.TopicMoveCertificate) -> None:
+    rows = (
+        (each.partition, each.start, each.end, each.source.records, f"{each.source.crc:08x}", each.target.records,
+         f"{each.target.crc:08x}")
+        for each in of.partitions
+    )  # fmt: skip
+    print_table(EVIDENCE, rows, empty="No partition was read.")
 
 
 def _row(of: moves_pb.MoveWithRecords) -> tuple[object, ...]:

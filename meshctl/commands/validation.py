@@ -78,6 +78,24 @@ def validation() -> None:
     metavar="FILE",
     help="Values are JSON, valid by this JSON Schema.",
 )
+@click.option(
+    "--key-by-named-schema",
+    is_flag=True,
+    help="Keys are valid by the schema that they name: Avro, JSON Schema, Protobuf.",
+)
+@click.option("--message-format-v2", is_flag=True, help="No batches of clients older than Kafka 0.11.")
+@click.option(
+    "--new-name-regex",
+    metavar="RE2",
+    help="Clients create only topics whose whole name matches; for a rule of its own.",
+)
+@click.option(
+    "--principal",
+    "principals",
+    multiple=True,
+    metavar="PRINCIPAL",
+    help="With --new-name-regex: only for this User:NAME or Group:NAME; a last * stands for any end.",
+)
 @click.option("--dead-letter-topic", metavar="TOPIC", help="Refused records are written to this topic first.")
 @click.option("--max-record-bytes", type=click.IntRange(min=1), help="The largest record, not compressed.")
 @reason_option
@@ -102,6 +120,10 @@ def set_(
     by_named_schema: bool,
     json_of_subject: str | None,
     json_schema: TextIO | None,
+    key_by_named_schema: bool,
+    message_format_v2: bool,
+    new_name_regex: str | None,
+    principals: tuple[str, ...],
     dead_letter_topic: str | None,
     reason: str,
 ) -> None:
@@ -112,6 +134,7 @@ def set_(
       meshctl validation set small --topic orders --compression-type zstd --max-message-bytes 262144
       meshctl validation set safe --topic-prefix payments. --acks-all --enable-idempotence --mode observe
       meshctl validation set whole --topic orders --by-named-schema
+      meshctl validation set names --topic-prefix '' --new-name-regex 'pay[.][a-z-]+' --principal 'User:pay-*'
     """
     name, is_prefix = topics_of(topic, topic_prefix)
     content, content_schema = _content(by_named_schema, json_of_subject, json_schema)
@@ -134,6 +157,10 @@ def set_(
         content=content,
         content_schema=content_schema,
         dead_letter_topic=dead_letter_topic or "",
+        message_format_v2=message_format_v2,
+        key_by_named_schema=key_by_named_schema,
+        new_name_regex=new_name_regex or "",
+        principals=tuple(dict.fromkeys(principals)),
     )
     if not rule.conditions:
         raise click.UsageError("name a condition, --compression-type for example")

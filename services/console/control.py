@@ -14,6 +14,7 @@ from mesh.rpc import (
     admin_grpc,
     audit_grpc,
     clients_grpc,
+    drains_grpc,
     grants_grpc,
     instances_grpc,
     lineage_grpc,
@@ -67,6 +68,7 @@ class Stubs:
         self.topics = topics_grpc.TopicServiceStub(channel)
         self.groups = topics_grpc.GroupServiceStub(channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(channel)
+        self.drains = drains_grpc.DrainServiceStub(channel)
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(channel)
         self.quotas = quotas_grpc.QuotaServiceStub(channel)
         self.listeners = listeners_grpc.ListenerServiceStub(channel)

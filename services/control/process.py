@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
@@ -18,10 +18,12 @@ from mesh.rpc import (
     audit_grpc,
     clients_grpc,
     discovery_grpc,
+    drains_grpc,
     grants_grpc,
     instances_grpc,
     kafka_changes_grpc,
     lineage_grpc,
+    move_certificates_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
@@ -48,6 +50,7 @@ from services.control.api.calls import Calls
 from services.control.api.change_control_service import ChangeControlService
 from services.control.api.client_service import ClientService
 from services.control.api.cluster_service import ClusterService
+from services.control.api.drain_service import DrainService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.group_service import GroupService
 from services.control.api.instance_service import InstanceService
@@ -55,6 +58,7 @@ from services.control.api.kafka_change_service import KafkaChangeService
 from services.control.api.lag_answers import LagAnswers
 from services.control.api.lineage_service import LineageService
 from services.control.api.member_report_service import MemberReportService
+from services.control.api.move_certificate_service import TopicMoveCertificateService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
 from services.control.api.policy_services import policy_services
@@ -75,6 +79,8 @@ from services.control.decisions.access.commands import AccessDecisions
 from services.control.decisions.change_control.proposals import ProposalDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
+from services.control.decisions.drains.commands import DrainDecisions
+from services.control.decisions.drains.surveys import Surveys
 from services.control.decisions.dry_runs.dry_runs import DryRuns
 from services.control.decisions.lineage.gathering import Gathering
 from services.control.decisions.members.formats import too_old
@@ -88,9 +94,11 @@ from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
+from services.control.decisions.stitches.expiry import Expiry
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.topic_moves.old_logs import OldLogs
+from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topics.lag_sampling import LagSampling
 from services.control.decisions.topics.looking import Looking
 from services.control.decisions.turns import Turns
@@ -159,6 +167,10 @@ class Control:
         own_topics = [settings.events_topic, settings.audit_topic]
         secrets = SecretPlaces(settings.secrets_folder, settings.secret_variables)
         members = self.members = Members()
+
+        def too_old_for(table_format: int) -> Sequence[tuple[str, str, str]]:
+            return too_old(members.all(), table_format)
+
         self._clusters = ClusterDecisions(
             journal,
             turns,
@@ -166,7 +178,7 @@ class Control:
             self.publisher.is_home,
             secrets,
             settings.probe_interval_s,
-            lambda table_format: too_old(members.all(), table_format),
+            too_old_for,
         )
         self.register = GatewayRegister(database)
         self._verifiers = UserVerifiers(database)
@@ -178,7 +190,9 @@ class Control:
         self.replay_followers = self.replays.followers
         traffic = TrafficTables(database)
         record_progress = RecordProgress(lambda: journal.view.record_rules)
-        self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress)
+        preparation = Preparation(connections, too_old_for)
+        self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress, preparation)
+        self._expiry = Expiry(journal, connections)
         self._certificates = Certificates(journal, connections)
         self._old_logs = OldLogs(journal, connections)
         past = Past(journal, database)
@@ -210,6 +224,10 @@ class Control:
         )
         subscriptions = SubscriptionDecisions(journal)
         looking = Looking(journal, connections)
+        surveys = Surveys(journal, connections, looking)
+        self._drains = DrainDecisions(
+            journal, self._topic_moves, surveys, record_progress, own_topics, self._rules.check_known
+        )
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions
         self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)
@@ -246,6 +264,8 @@ class Control:
                 RecordRuleService(journal, RecordRuleDecisions(journal, turns, connections), record_progress),
             ),
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
+            (move_certificates_grpc, TopicMoveCertificateService(journal, self._certificates, keys)),
+            (drains_grpc, DrainService(journal, self._drains)),
             (topics_grpc, TopicService(journal, connections, looking)),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
@@ -253,7 +273,7 @@ class Control:
             (lineage_grpc, LineageService(journal, lineage, traffic, access, clock, settings.lineage_edges)),
             (transactions_grpc, TransactionService(journal)),
             (kafka_changes_grpc, KafkaChangeService(journal, calls, self.approved_calls.method_of, allowed=by_kafka)),
-            *policy_services(journal, members),
+            *policy_services(journal, members, connections),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),
         )
@@ -293,8 +313,10 @@ class Control:
             "followers of replays": self.replays.followers.run,
             "settling": self._rules.run,
             "moves of topics": self._topic_moves.run,
+            "drains of clusters": self._drains.run,
             "certificates of moves": self._certificates.run,
             "old logs of moves": self._old_logs.run,
+            "expiry of parts": self._expiry.run,
         }.items():
             self._parts.keep(name, run)
 

@@ -18,7 +18,7 @@ class ControlSettings(RpcTokenSettings, ServiceSettings, service="control"):
     """PostgreSQL, as `postgresql://user:password@host:port/database`."""
     home_bootstrap_servers: AddressList
     """The Kafka cluster that holds the log."""
-    home_properties: dict[str, str] = Field(default_factory=dict)
+    home_properties: dict[str, str] = Field(default_factory=dict, repr=False)
     """librdkafka properties for security of the home cluster; secrets as `${env:NAME}` or `${file:/path}`."""
     events_topic: str = "mesh.events"
     """Topic of the log on the home cluster, created if the topic is absent: one partition, kept for ever."""

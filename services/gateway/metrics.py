@@ -92,6 +92,16 @@ observed_records = Counter(
     "Records in batches that break a rule of validation and are stored (modes `observe` and `mark`); topics as above.",
     ["topic", "rule"],
 )
+refused_topics = Counter(
+    "kafka_mesh_gateway_refused_topics",
+    "Topics that were not created because their name breaks a rule of validation.",
+    ["rule"],
+)
+observed_topics = Counter(
+    "kafka_mesh_gateway_observed_topics",
+    "Topics that were created although their name breaks a rule of validation (mode `observe`).",
+    ["rule"],
+)
 withheld_batches = Counter(
     "kafka_mesh_gateway_withheld_batches",
     "Answers in which records were kept from a client (`fetch`), or were not stored (`produce`), because of a rule of "
@@ -105,8 +115,9 @@ untold_refusals = Counter(
 )
 tls_handshakes = Counter(
     "kafka_mesh_gateway_tls_handshakes",
-    "Handshakes of TLS clients by how far they came: begun (the client said hello), done. A client that "
-    "does not trust the certificate, or that lacks its own where the listener asks for one, only begins.",
+    "Handshakes of TLS clients by how far they came: accepted (a client came), begun (the client said hello), done. "
+    "A client that does not trust the certificate, or that lacks its own where the listener asks for one, only begins. "
+    "A handshake that is not done after 10 s is cut.",
     ["stage"],
 )
 listener_open = Gauge(
@@ -175,7 +186,8 @@ client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client
 cut_connections = Counter(
     "kafka_mesh_gateway_cut_connections",
     "Client connections that the gateway has ended, by why: idle, stalled (a request did not go on), unread (answers "
-    "were not read), login (no log-in in time), address and principal (one has too many).",
+    "were not read), login (no log-in in time), address and principal (one has too many), revoked. A client "
+    "is revoked when its user, its certificate or its last right is gone.",
     ["reason"],
 )
 malformed_frames = Counter("kafka_mesh_gateway_malformed_frames", "Client connections closed for what they sent.")
@@ -310,6 +322,11 @@ held_answers = Counter(
     "Answers to read_committed readers without the records of some transactions, by why: unfinished (not committed on "
     "all clusters), unseen (the log of a home can't be read).",
     ["why"],
+)
+stitched_requests = Counter(
+    "kafka_mesh_gateway_stitched_requests",
+    "Fetch and Produce requests about stitched logs, by the part that they go to: old, present. Some count for both.",
+    ["part"],
 )
 longest_held_seconds = Gauge(
     "kafka_mesh_gateway_longest_held_seconds",

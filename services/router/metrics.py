@@ -20,6 +20,9 @@ changed_at = Gauge(
 unsigned = Gauge(
     f"{_PREFIX}log_unsigned_events", "Events at the end of the log that control has not signed, so they do not count."
 )
+refused_records = Counter(
+    f"{_PREFIX}log_refused_records", "Records of the log that are no event of control, so they do not count."
+)
 lag = Gauge(f"{_PREFIX}lag_events", "Records between the last one folded and the end of the log at the last fetch.")
 silence = Gauge(
     f"{_PREFIX}home_silence_seconds", "Seconds since the home cluster last answered; it answers twice a second."

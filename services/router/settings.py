@@ -32,7 +32,7 @@ class RouterSettings(RpcTlsSettings, TracingSettings, ServiceSettings, service="
     """Address of `/metrics`, `/live` and `/ready`."""
     home_bootstrap_servers: AddressList = ("127.0.0.1:19193",)
     """The Kafka cluster that holds the log; by default the embedded cluster c1."""
-    home_properties: dict[str, str] = Field(default_factory=dict)
+    home_properties: dict[str, str] = Field(default_factory=dict, repr=False)
     """librdkafka properties for security of the home cluster; secrets as `${env:NAME}` or `${file:/path}`: see
     `docs/how-to/router-security.md`."""
     events_topic: str = "mesh.events"

@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from mesh import re2_expressions
 from mesh.lifecycle import Lifecycle
 from mesh.routing import (
     ClientIdentity,
@@ -31,7 +32,6 @@ from mesh.routing import (
     UnmatchedTopics,
     UpstreamCluster,
     plain_text,
-    rules,
 )
 from mesh.routing.codec import table_from_proto, table_to_proto
 from mesh.rpc import discovery, discovery_grpc, routing
@@ -112,7 +112,7 @@ def first_questions(message: routing.RoutingTable) -> RoutingTable:
 def test_look_ups(kind: str) -> None:
     name, make = KINDS[kind]
     encoded = table_to_proto(table_of(make)).SerializeToString()
-    for remembered in (rules._compiled, plain_text.plain_text):
+    for remembered in (re2_expressions.compiled, plain_text.plain_text):
         remembered.cache_clear()  # as in a gateway that has just started
     compiled, table = seconds(lambda: first_questions(routing.RoutingTable.FromString(encoded)))
     topics = [name.format(number % RULES if name.startswith(("team-{", "eu")) else number) for number in range(TOPICS)]

@@ -20,6 +20,9 @@ PASSWORD = "a-password"
 NAME = "gateway-acls"
 TOPICS = ("--topic", "c1-clients", "--topic", "c2-clients", "--pattern", "prefixed")
 GROUPS = ("--group", "group-", "--pattern", "prefixed")
+OF_MIRRORS = ("--topic", "c2-copy", "--pattern", "prefixed")
+OF_STREAMS = ("c1-streams", "--pattern", "prefixed")
+"""The names of applications of Kafka Streams, with their groups, transactional ids and internal topics."""
 SUITES: Mapping[str, Sequence[Sequence[str]]] = {
     "records": [(*TOPICS, "--operation", "Write", "--operation", "Read"), (*GROUPS, "--operation", "Read")],
     "groups": [(*TOPICS, "--operation", "Write", "--operation", "Read"), (*GROUPS, "--operation", "Read")],
@@ -34,6 +37,32 @@ SUITES: Mapping[str, Sequence[Sequence[str]]] = {
             *("--operation", "Alter", "--operation", "AlterConfigs", "--operation", "Write", "--operation", "Read"),
         ),
         (*GROUPS, "--operation", "Read", "--operation", "Delete"),
+    ],
+    "console_tools": [
+        (*TOPICS, "--operation", "All"),
+        (*GROUPS, "--group", "perf-consumer", "--group", "console-consumer", "--operation", "All"),
+        ("--transactional-id", "perf", "--transactional-id", "open", "--pattern", "prefixed", "--operation", "All"),
+        ("--cluster", "--operation", "Describe", "--operation", "DescribeConfigs"),
+        ("--cluster", "--operation", "Alter", "--operation", "AlterConfigs"),
+    ],
+    "measuring_tools": [
+        (*TOPICS, "--operation", "Write", "--operation", "Read"),
+        (*GROUPS, "--group", "test-group-", "--operation", "Read"),
+    ],
+    "streams": [
+        (*TOPICS, "--operation", "Write", "--operation", "Read"),
+        ("--topic", *OF_STREAMS, "--operation", "Create", "--operation", "Delete", "--operation", "DescribeConfigs"),
+        ("--topic", *OF_STREAMS, "--operation", "Write", "--operation", "Read"),
+        ("--group", *OF_STREAMS, "--operation", "Read"),
+        ("--transactional-id", *OF_STREAMS, "--operation", "Write"),
+    ],
+    "mirror_maker": [
+        (*TOPICS, "--operation", "Write", "--operation", "Read", "--operation", "DescribeConfigs"),
+        ("--topic", "mm2-", *OF_MIRRORS, *("--operation", "Create"), "--operation", "Write", "--operation", "Read"),
+        ("--topic", "mm2-", *OF_MIRRORS, "--operation", "DescribeConfigs", "--operation", "Alter"),
+        ("--topic", "mm2-", *OF_MIRRORS, "--operation", "AlterConfigs"),
+        ("--group", "mesh-mm2", *("--group", "c2-copy"), "--pattern", "prefixed", "--operation", "Read"),
+        ("--cluster", "--operation", "Describe"),
     ],
 }
 """The options of `meshctl acl add`, by the module of the suite without its `test_`. The user has the suite's name."""

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from tests.clients.confluent.driver import ConfluentClient
 from tests.clients.console.driver import ConsoleAdmin, ConsoleTools, Tool
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError, Message, Reading, Sending
+from tests.clients.entrances import Entrance, of_librdkafka
 from tests.clients.matrix import Feature
 from tests.clients.settling import settled_config
 from tests.clients.world import World
@@ -223,7 +224,7 @@ async def test_an_open_transaction_is_listed_described_and_aborted(tools: Consol
     topic, _ = await world.topic_on_each(partitions=1)
     transactional_id = world.name("open")
     lasting = {"transaction.timeout.ms": 900_000}  # on a busy machine the tools below take a minute
-    producer = Producer({"bootstrap.servers": world.bootstrap, "transactional.id": transactional_id, **lasting})
+    producer = Producer({**of_librdkafka(world.bootstrap), "transactional.id": transactional_id, **lasting})
     await asyncio.to_thread(leave_open, producer, topic)
 
     listed, described = await side_by_side(
@@ -257,12 +258,16 @@ async def test_a_quota_of_a_user_is_set_and_shown(tools: ConsoleTools, world: Wo
     await tools.run(Tool.CONFIGS, "--alter", *of_user, "--delete-config", "producer_byte_rate")
 
 
-async def test_features_reassignments_and_rights_are_those_of_all_clusters(tools: ConsoleTools) -> None:
+async def test_features_reassignments_and_rights_are_those_of_all_clusters(tools: ConsoleTools, world: World) -> None:
     features, moving = await side_by_side(
         tools.run(Tool.FEATURES, "describe"), tools.run(Tool.REASSIGN_PARTITIONS, "--list")
     )
     assert re.search(r"^Feature: transaction.version\s.*FinalizedVersionLevel: 2\s", features, re.MULTILINE), features
     assert "No partition reassignments found" in moving
+    user = Entrance.of(world.bootstrap).user
+    if user:
+        assert f"principal=User:{user}, host=*" in await tools.run(Tool.ACLS, "--list"), "those of the mesh"
+        return
     with pytest.raises(ClientError, match=r"SecurityDisabledException: No Authorizer .*\(on c1\); .*\(on c2\)"):
         await tools.run(Tool.ACLS, "--list")
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import grpc
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not by name
@@ -18,112 +15,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     ResourceType,
 )
 
-from mesh.rpc import admin, admin_grpc, routing, topic_moves, topic_moves_grpc
-from services.control.store.migrate import migrate
+from mesh.rpc import topic_moves
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.fixtures.meshes import BIN
-from tests.fixtures.ports import free_block
+from tests.fixtures.movers import Movers
 from tests.fixtures.record_rules import Side, two_sides
-from tests.fixtures.waiting import wait_until
-from tests.integration.router.parts import ServiceProcess
 
-CALL_S = 30.0
-WITHIN_S = 120.0
 SLOW_BYTES = 2000
 """A second: a copy that does not end within the test."""
-BUDGET_MS = 5000
-"""The machine of the tests is busy: a second may be too short for a cut."""
 RECORDS = [(0, b"x" * 500)] * 200
 SINGLE = {"linger.ms": 0, "batch.size": 600}
 """Each record is a batch."""
 LARGE = b"x" * 5000
 SMALL_BYTES = "2000"
-DONE, FAILED = topic_moves.TOPIC_MOVE_STATE_DONE, topic_moves.TOPIC_MOVE_STATE_FAILED
-
-Move = topic_moves.MoveWithRecords
-
-
-class Movers:
-    """A control and a router, which decide and carry out moves; no gateway has to hold."""
-
-    def __init__(self, database: str, home: KafkaCluster, events_topic: str, folder: Path) -> None:
-        migrate(database)
-        settings = {"HOME_BOOTSTRAP_SERVERS": home.bootstrap, "EVENTS_TOPIC": events_topic}
-        self.control = ServiceProcess(
-            "control", free_block(2), folder / "control.log", {**settings, "DATABASE_URL": database}
-        )
-        self.router = ServiceProcess(
-            "router", free_block(2), folder / "router.log",
-            {**settings, "NAME": "r1", "CONTROL_ADDRESSES": self.control.address},
-        )  # fmt: skip
-
-    def start(self) -> None:
-        for process in (self.control, self.router):
-            process.start()
-        wait_until(lambda: self.control.ready() == "ready", "control leads", WITHIN_S)
-
-    def stop(self) -> None:
-        for process in (self.router, self.control):
-            process.stop(signal.SIGKILL)
-
-    def register(self, side: Side) -> None:
-        request = admin.RegisterClusterRequest(spec=side.spec, request_id=str(uuid.uuid4()))
-        with grpc.insecure_channel(self.control.address) as channel:
-            admin_grpc.ClusterServiceStub(channel).RegisterCluster(request, timeout=CALL_S)
-
-    def route(self, topic: str, cluster: str) -> None:
-        request = admin.SetRuleRequest(
-            match=routing.RuleMatch(topic=topic), target_cluster=cluster,
-            options=admin.ChangeOptions(request_id=str(uuid.uuid4())),
-        )  # fmt: skip
-        with grpc.insecure_channel(self.control.address) as channel:
-            admin_grpc.RuleServiceStub(channel).SetRule(request, timeout=CALL_S)
-
-    def move(self, topic: str, bytes_per_second: int = 0) -> Move:
-        spec = topic_moves.TopicMoveSpec(
-            topic=topic, target_cluster="c2", hold_budget_ms=BUDGET_MS, bytes_per_second=bytes_per_second
-        )
-        request = topic_moves.StartTopicMoveRequest(spec=spec, request_id=str(uuid.uuid4()))
-        with grpc.insecure_channel(self.control.address) as channel:
-            found: Move = topic_moves_grpc.TopicMoveServiceStub(channel).StartTopicMove(request, timeout=CALL_S)
-        return found
-
-    def shown_when(self, move: Move, is_so: Callable[[Move], bool], what: str) -> Move:
-        """The move, when it is so."""
-        with grpc.insecure_channel(self.control.address) as channel:
-            stub = topic_moves_grpc.TopicMoveServiceStub(channel)
-            request = topic_moves.GetTopicMoveRequest(name=move.name)
-
-            def look() -> Move | None:
-                found: Move = stub.GetTopicMove(request, timeout=CALL_S)
-                return found if is_so(found) else None
-
-            found = wait_until(look, f"{move.name} {what}", WITHIN_S)
-        assert found is not None
-        return found
-
-    def begun(self, move: Move) -> Move:
-        return self.shown_when(move, lambda found: any(each.position for each in found.progress.partitions), "copies")
-
-    def ended(self, move: Move, state: int = DONE) -> Move:
-        found = self.shown_when(move, lambda found: found.HasField("end_time"), "ends")
-        assert found.state == state, found
-        return found
-
-    def certified(self, move: Move) -> topic_moves.TopicMoveCertificate:
-        found = self.shown_when(move, lambda found: found.HasField("certificate"), "has its certificate").certificate
-        assert found.confirmed, found
-        return found
-
-    def hindered(self, move: Move) -> Move:
-        return self.shown_when(move, lambda found: found.hindered, "says its problem")
-
-    def verified(self, move: Move) -> tuple[bool, str]:
-        """As `meshctl topic move verify` says: whether it is confirmed, and the differences."""
-        command = [str(BIN / "meshctl"), "--address", self.control.address, "topic", "move", "verify", move.name]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
-        return run.returncode == 0, run.stderr
+FAILED = topic_moves.TOPIC_MOVE_STATE_FAILED
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +76,8 @@ def test_a_certificate_is_confirmed_until_somebody_writes_where_nobody_should(
     assert partition.source.records == len(RECORDS)
     c2.write(topic, [(0, b"new")])  # the topic's own records go on there
     assert movers.verified(move) == (True, "")
+    code, _, told = movers.meshctl("topic", "move", "certificate", move.name)
+    assert (code, "this control has no certificate of its own, so it signs nothing" in told) == (1, True)
     c1.write(topic, [(0, b"by somebody who did not hear of the move")])
     stray = topic_moves.TopicMoveStrays(partition=0, start=len(RECORDS), end=len(RECORDS) + 1)
     found = movers.shown_when(move, lambda found: bool(found.strays), "says that its old log grows")

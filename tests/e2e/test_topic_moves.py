@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 from confluent_kafka import Consumer
 
+from mesh.rpc import topic_moves
 from tests.clients.topic_under_load import TopicUnderLoad
 from tests.clients.upstream import Upstream
 from tests.clients.world import World
@@ -83,7 +87,7 @@ def asked_for_producers(mesh: Mesh) -> list[str]:
     return [line for line in text.splitlines() if "upstream_calls" in line and 'api="DescribeProducers"' in line]
 
 
-async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world: World) -> None:
+async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world: World, tmp_path: Path) -> None:
     world = own_world
     topic, group = await on_c1(world), world.name("readers")
     first, second = (Reader(world.bootstrap, topic, group) for _ in range(2))
@@ -120,6 +124,18 @@ async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world
         certificate = certified(own_mesh, move)
         assert group in {each["group"] for each in certificate["positions"]}
         own_mesh.meshctl("topic", "move", "verify", move["name"])
+    signed = tmp_path / "there.certificate"
+    own_mesh.meshctl("topic", "move", "certificate", there["name"], "--out", str(signed))
+    verified = own_mesh.meshctl("topic", "move", "verify", str(signed)).stdout
+    assert f"of {topic} from c1 to c2, signed by CN=" in verified
+    assert "confirmed at" in verified
+    content = json.loads(signed.read_text())
+    forged = topic_moves.MoveWithRecords.FromString(base64.b64decode(content["move"]))
+    forged.pause_ms += 1
+    content["move"] = base64.b64encode(forged.SerializeToString()).decode()
+    signed.write_text(json.dumps(content))
+    refused = own_mesh.meshctl("topic", "move", "verify", str(signed), check=False)
+    assert "control has not signed this move: its bytes are not those that were signed" in refused.stderr
 
 
 @pytest.mark.soak

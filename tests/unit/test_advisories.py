@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.advisories import audit
+from tests.advisories import MAY_BE_UNCHECKED, UNCHECKED, WEAK, audit, exit_code
 
 SAFE: dict[str, Any] = {"name": "uv", "version": "1", "vulns": []}
 SKIPPED: dict[str, Any] = {"name": "uv", "skip_reason": "Dependency not found on PyPI and could not be audited: uv (1)"}
-WEAK: dict[str, Any] = {
+VULNERABLE: dict[str, Any] = {
     "name": "grpcio",
     "version": "1.2",
     "vulns": [{"id": "PYSEC-1", "aliases": ["CVE-2026-1"], "fix_versions": ["1.3"]}, {"id": "PYSEC-2"}],
@@ -35,23 +35,23 @@ def program(first: object, all_of_them: object, error: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("first", [[SKIPPED], "Traceback", "[]", ""])
-def test_a_source_that_is_not_there_is_said_and_is_no_failure(
+def test_packages_that_nobody_could_check_are_no_success(
     locks: Path, first: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert audit(locks, program(first, [WEAK], "ConnectionError: the name is unknown")) == 0
+    assert audit(locks, program(first, [VULNERABLE], "ConnectionError: the name is unknown")) == UNCHECKED
     said = capsys.readouterr().out
-    assert "the advisory source was not reachable, so NO package is checked" in said
+    assert "NOT CHECKED: the advisory source was not reachable" in said
     assert "about uv" in said if first == [SKIPPED] else "the name is unknown" in said
 
 
 def test_a_source_that_goes_away_is_said_too(locks: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert audit(locks, program([SAFE], "", "ConnectionError: reset")) == 0
-    assert "went away, so NO package is checked (ConnectionError: reset)" in capsys.readouterr().out
+    assert audit(locks, program([SAFE], "", "ConnectionError: reset")) == UNCHECKED
+    assert "NOT CHECKED: the advisory source went away (ConnectionError: reset)" in capsys.readouterr().out
 
 
 def test_a_weakness_is_named_with_its_remedy_and_fails(locks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unknown = {"name": "own-package", "skip_reason": "not found"}
-    assert audit(locks, program([SAFE], [SAFE, WEAK, unknown])) == 1
+    assert audit(locks, program([SAFE], [SAFE, VULNERABLE, unknown])) == WEAK
     assert capsys.readouterr().out.splitlines() == [
         "advisories: grpcio 1.2: PYSEC-1, CVE-2026-1; fixed in 1.3",
         "advisories: grpcio 1.2: PYSEC-2; no fixed version yet",
@@ -63,3 +63,8 @@ def test_a_weakness_is_named_with_its_remedy_and_fails(locks: Path, capsys: pyte
 def test_without_weaknesses_the_audit_succeeds(locks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit(locks, program([SAFE], [SAFE])) == 0
     assert capsys.readouterr().out == "advisories: 1 packages checked, 0 known weaknesses\n"
+
+
+def test_packages_may_be_unchecked_where_the_caller_says_so_and_never_weak() -> None:
+    assert [exit_code(found, [MAY_BE_UNCHECKED]) for found in (0, WEAK, UNCHECKED)] == [0, WEAK, 0]
+    assert [exit_code(found, []) for found in (0, WEAK, UNCHECKED)] == [0, WEAK, UNCHECKED]

@@ -17,6 +17,7 @@ from judge.cli import judge
 from judge.replay.command import SUBCOMMANDS
 from local.cli import main as kafka_mesh
 from meshctl.cli import cli as meshctl
+from meshctl.session import NameFirst
 from services.control.settings import ControlSettings
 from services.gateway.settings import GatewaySettings
 from services.pipeline.__main__ import pipeline
@@ -101,7 +102,8 @@ def parse(command: click.Command, words: list[str], parent: click.Context | None
         first, *rest = here._protected_args + here.args
         found = below(command, first)
         assert found, f"{command.name} has no command {first!r}"
-        parse(found, rest, here)
+        takes_name = isinstance(command, NameFirst) and first not in command.commands
+        parse(found, [first, *rest] if takes_name else rest, here)
 
 
 def options(command: click.Command) -> set[str]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from mesh.rpc import admin, topic_moves, topics
+from mesh.rpc import admin, drains, topic_moves, topics
 from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
 from services.console.views.rules import cluster_field
 
-OPEN = (topic_moves.TOPIC_MOVE_STATE_COPYING, topic_moves.TOPIC_MOVE_STATE_CUTTING)
+OPEN = (
+    topic_moves.TOPIC_MOVE_STATE_COPYING, topic_moves.TOPIC_MOVE_STATE_CUTTING, topic_moves.TOPIC_MOVE_STATE_WAITING
+)  # fmt: skip
 DONE = topic_moves.TOPIC_MOVE_STATE_DONE
-FIELDS = ("topic", "target_cluster", "rate", "budget")
+STITCH = topic_moves.TOPIC_MOVE_KIND_STITCH
+FIELDS = ("topic", "target_cluster", "rate", "budget", "stitch")
 MOST_READERS = 200
 START_TIMEOUT_S = 60.0
 """Control asks both clusters, and creates the topic."""
@@ -27,6 +30,8 @@ def progress(of: topic_moves.MoveWithRecords) -> Cell:
     """How far its copy is, as its router said last."""
     if of.state not in OPEN:
         return Cell(f"producers waited {of.pause_ms:,} ms" if of.pause_ms else words.NONE)
+    if of.spec.kind == STITCH:
+        return Cell("nothing is copied", tone=Tone.QUIET)
     if not of.HasField("progress"):
         return Cell("no router has reported yet", tone=Tone.QUIET)
     written, behind = of.progress.records_written, of.progress.lag
@@ -42,15 +47,34 @@ def move_row(of: topic_moves.MoveWithRecords) -> Cells:
     ]  # fmt: skip
 
 
+def drain_row(of: drains.Drain) -> Cells:
+    """A drain of a cluster, with the numbers of its topics."""
+    counts = of.counts
+    topics = counts.waiting + counts.moving + counts.moved + counts.left
+    far = Cell(f"{counts.moved:,} of {topics:,} moved, {counts.left:,} stay", done=counts.moved / max(1, topics))
+    return [
+        short(of.name), of.spec.source_cluster, of.spec.target_cluster,
+        words.toned(word(drains.DrainState, of.state)), far, words.moment(of.create_time), of.actor,
+        of.problem or words.NONE,
+    ]  # fmt: skip
+
+
 async def listing(ask: Ask) -> Page:
     request = topic_moves.ListTopicMovesRequest(page_size=PAGE_SIZE, page_token=ask.page_token)
-    answer = await ask.caller.call(ask.caller.stubs.topic_moves.ListTopicMoves, request)
+    stubs = ask.caller.stubs
+    answer, drained = await asyncio.gather(
+        ask.caller.call(stubs.topic_moves.ListTopicMoves, request),
+        ask.caller.call(stubs.drains.ListDrains, drains.ListDrainsRequest(page_size=PAGE_SIZE)),
+    )
     table = Table(
         "Moves", ("Move", "Topic", "From", "To", "State", "How far", "Began", "By"),
         [move_row(each) for each in answer.topic_moves], "No topic moves, or has moved, with its records.",
         more=ask.more(answer.next_page_token),
     )  # fmt: skip
     parts: list[Part] = [table]
+    if drained.drains:
+        columns = ("Drain", "From", "To", "State", "How far", "Began", "By", "Note")
+        parts.append(Table("Drains of clusters", columns, list(map(drain_row, drained.drains)), ""))
     if ask.may_change:
         parts.append(await move_form(ask, ""))
     lead = "A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch."
@@ -123,7 +147,9 @@ async def one(ask: Ask) -> Page:
     if ask.may_change and found.state in OPEN:
         parts.append(change("Cancel it", f"/moves/{name}/cancel", "Cancel the move", tone=Tone.BAD))
     if ask.may_change and found.state == DONE:
-        back = here("/moves/check", topic=found.spec.topic, target_cluster=found.copy.source_cluster, undoes=name)
+        stitch = "yes" if found.spec.kind == STITCH else ""
+        target = found.copy.source_cluster
+        back = here("/moves/check", topic=found.spec.topic, target_cluster=target, stitch=stitch, undoes=name)
         links.append(Cell("Undo this move", back))
     live = f"move/{name}" if found.state in OPEN else ""
     return Page(f"Move {name}", parts, links=links, live=live)
@@ -138,8 +164,9 @@ def _spec(ask: Ask) -> topic_moves.TopicMoveSpec:
     if budget >= 2**31:
         raise wrong("budget", f"{budget} is too large")
     return topic_moves.TopicMoveSpec(
-        topic=topic, target_cluster=target, bytes_per_second=ask.number("rate"), hold_budget_ms=budget
-    )
+        topic=topic, target_cluster=target, bytes_per_second=ask.number("rate"), hold_budget_ms=budget,
+        kind=STITCH if ask.said("stitch") else topic_moves.TOPIC_MOVE_KIND_COPY,
+    )  # fmt: skip
 
 
 async def check(ask: Ask) -> Page:
@@ -152,12 +179,13 @@ async def check(ask: Ask) -> Page:
     )
     records = sum(each.end - each.start for each in explanation.live_partitions if each.start >= 0)
     complete = len(explanation.live_partitions) == found.topic.partitions
+    to_copy = f"{records:,}{'' if complete else ', of the partitions whose offsets are known'}"
     facts: list[Item] = [
         ("Topic", Cell(spec.topic, f"/topics/{spec.topic}")),
         ("From", found.topic.cluster),
         ("To", spec.target_cluster),
         ("Partitions", f"{found.topic.partitions:,}"),
-        ("Offsets to copy", f"{records:,}{'' if complete else ', of the partitions whose offsets are known'}"),
+        ("Offsets to copy", "none: old records stay" if spec.kind == STITCH else to_copy),
         ("Bytes a second, at most", words.size(spec.bytes_per_second) if spec.bytes_per_second else "no bound"),
         ("Producers may wait", f"{spec.hold_budget_ms or 1000:,} ms"),
     ]
@@ -165,7 +193,8 @@ async def check(ask: Ask) -> Page:
     if found.topic.cluster == spec.target_cluster:
         parts.append(Notice(f"The topic is on {spec.target_cluster} already.", Tone.WARNING))
     if undoes := ask.said("undoes"):
-        text = f"This undoes move {undoes}: only records that are newer than its cut are copied."
+        copied = "nothing is copied" if spec.kind == STITCH else "only records that are newer than its cut are copied"
+        text = f"This undoes move {undoes}: {copied}."
         parts.append(Notice(text))
     parts += [Facts("Plan", facts), readers(found, "Groups that go along")]
     if ask.may_change:

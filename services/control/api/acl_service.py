@@ -14,6 +14,7 @@ from mesh.acls.codec import acl_to_proto, policy_from_proto
 from mesh.rpc import acls, acls_grpc
 from services.control.api import pages
 from services.control.api.calls import caller, once
+from services.control.decisions.acls.clusters import ClusterRights
 from services.control.decisions.acls.commands import AclDecisions, AclEvent, Answer, Result
 from services.control.decisions.answers import stored_response
 from services.control.domain.acls.acls import order_of
@@ -29,9 +30,10 @@ Deciding = Callable[[Any, Any, Answer], Any]
 class AclService(acls_grpc.AclServiceServicer):
     """See AclService in acls.proto."""
 
-    def __init__(self, journal: Journal, decisions: AclDecisions) -> None:
+    def __init__(self, journal: Journal, decisions: AclDecisions, rights: ClusterRights) -> None:
         self._journal = journal
         self._decisions = decisions
+        self._rights = rights
 
     async def CreateAcls(self, request: acls.CreateAclsRequest, context: Any) -> acls.CreateAclsResponse:
         def response(revision: int, event: AclEvent | None) -> acls.CreateAclsResponse:
@@ -87,15 +89,16 @@ class AclService(acls_grpc.AclServiceServicer):
         host = host_of(request.host, "host") if request.host else ""
         subject = Subject((request.principal, *request.more_principals), host)
         policy = await self._decisions.at(request.at_revision)
+        kind, operation = ResourceType(request.resource_type), Operation(request.operation)
 
         def decide() -> Decision:
-            name = request.resource_name or CLUSTER_NAME
-            kind, operation = ResourceType(request.resource_type), Operation(request.operation)
-            return policy_from_proto(policy).decide(subject, operation, kind, name)
+            return policy_from_proto(policy).decide(subject, operation, kind, request.resource_name or CLUSTER_NAME)
 
         decision = await asyncio.to_thread(decide)
         is_refused = policy.mode == acls.ACL_MODE_ENFORCE and not decision.allowed
+        asks = not (is_refused or request.at_revision)
         return acls.ExplainClientAccessResponse(
+            clusters=await self._rights.found(operation, kind, request.resource_name) if asks else (),
             allowed=decision.allowed,
             mode=policy.mode,
             acl=None if decision.acl is None else acl_to_proto(decision.acl),

@@ -33,7 +33,7 @@ from services.control.store.drafts import PAYLOADS, Draft
 from services.control.store.journal import Journal, Rehearsed, is_rehearsal
 
 M = TypeVar("M", bound=Message)
-NAME = re.compile(r"\b(?:orders|replays|schedules|topicmoves)/[0-9a-f]{8}\b")
+NAME = re.compile(r"\b(?:drains|orders|replays|schedules|topicmoves)/[0-9a-f]{8}\b")
 """Names of things that get a random one: each rehearsal makes another."""
 Line = proposals.PlanLine
 Behaviour = Callable[[Any, Any], Awaitable[M]]
@@ -106,7 +106,7 @@ class ApprovalPlans:
         view = self._journal.view
         known: tuple[Container[str], ...] = (
             view.orders.open, view.orders.ended, view.replays.open, view.replays.ended, view.schedules,
-            view.topic_moves.open, view.topic_moves.ended,
+            view.topic_moves.open, view.topic_moves.ended, view.drains.open, view.drains.ended,
         )  # fmt: skip
         found = set(NAME.findall(f"{draft.stream} {draft.payload}"))
         return {name for name in found if not any(name in names for names in known)}

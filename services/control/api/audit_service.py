@@ -11,7 +11,7 @@ from uuid import UUID
 from mesh.rpc import audit, audit_grpc
 from services.control.api import pages
 from services.control.decisions.audit.tails import AuditTails
-from services.control.domain.audit.queries import audit_query, freshness
+from services.control.domain.audit.queries import AuditQuery, audit_query, freshness, refusal_query
 from services.control.domain.errors import InvalidField
 from services.control.store.database import Database
 from services.control.store.journal import Journal
@@ -36,15 +36,38 @@ class AuditService(audit_grpc.AuditServiceServicer):
 
     async def Query(self, request: audit.QueryAuditRequest, context: Any) -> audit.QueryAuditResponse:
         """From PostgreSQL alone: it needs neither the log nor the lead."""
+        query = audit_query(request, datetime.now(UTC))
+        events, token, how_far = await self._page("audit of records", request, query)
+        return audit.QueryAuditResponse(events=events, next_page_token=token, freshness=how_far)
+
+    async def ListRefusals(self, request: audit.ListRefusalsRequest, context: Any) -> audit.ListRefusalsResponse:
+        query = refusal_query(request, datetime.now(UTC))
+        events, token, how_far = await self._page("refusals", request, query)
+        return audit.ListRefusalsResponse(refusals=map(_refusal, events), next_page_token=token, freshness=how_far)
+
+    async def _page(
+        self, what: str, request: audit.QueryAuditRequest | audit.ListRefusalsRequest, query: AuditQuery
+    ) -> tuple[Sequence[audit.RecordAudit], str, audit.AuditFreshness]:
         size = pages.page_size(request.page_size)
-        listing = pages.listing_of("audit of records", request)
+        listing = pages.listing_of(what, request)
         after = pages.place_of(listing, request.page_token)
-        found = await self._table.find(audit_query(request, datetime.now(UTC)), _place(after), size + 1)
-        return audit.QueryAuditResponse(
-            events=found.events[:size],
-            next_page_token=pages.token(listing, _said(found.places[size - 1])) if len(found.events) > size else "",
-            freshness=freshness(found.partitions, found.sources, found.now),
-        )
+        found = await self._table.find(query, _place(after), size + 1)
+        token = pages.token(listing, _said(found.places[size - 1])) if len(found.events) > size else ""
+        return found.events[:size], token, freshness(found.partitions, found.sources, found.now)
+
+
+def _refusal(event: audit.RecordAudit) -> audit.Refusal:
+    """An audit record of a gateway, by the words of its content (`gateway-audit.md`)."""
+    return audit.Refusal(
+        time=event.time,
+        principal=event.key,
+        audit_type=event.audit_type,
+        topic=event.topic,
+        partition=event.partition,
+        enforced=event.audit_status == "FAILURE",
+        reason=event.stacktrace,
+        gateway=event.service_id,
+    )
 
 
 def _said(place: Place) -> str:

@@ -11,7 +11,7 @@ from services.control.api import pages
 from services.control.api.lag_answers import LagAnswers
 from services.control.decisions.topics.looking import Looking
 from services.control.domain.errors import InvalidField, Unknown
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.topics.groups import GroupState, GroupType, MeshGroup
 from services.control.domain.topics.topics import lag_of
 from services.control.store.journal import Journal

@@ -97,6 +97,9 @@ class NamedThings:
             case "topicmoves":
                 move = view.topic_moves.open.get(name) or view.topic_moves.ended.get(name)
                 return None if move is None else move.spec
+            case "drains":
+                drain = view.drains.open.get(name) or view.drains.ended.get(name)
+                return None if drain is None else drain.spec
             case "instances":
                 return self._instances.get(name)
             case "subscriptions":

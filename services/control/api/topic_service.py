@@ -10,6 +10,7 @@ from mesh.routing import Place
 from mesh.rpc import topics, topics_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once_with_revision
+from services.control.decisions.stitches.parts import PartAnswers
 from services.control.decisions.topics.looking import Looking
 from services.control.decisions.topics.owners import OwnerDecisions
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
@@ -37,6 +38,7 @@ class TopicService(topics_grpc.TopicServiceServicer):
         self._connections = connections
         self._looking = looking
         self._owners = OwnerDecisions(journal)
+        self._parts = PartAnswers(journal, connections)
 
     async def ListTopics(self, request: topics.ListTopicsRequest, context: Any) -> topics.ListTopicsResponse:
         self._journal.require_loaded()
@@ -85,6 +87,12 @@ class TopicService(topics_grpc.TopicServiceServicer):
             answer.readers.add(group=group, partitions=len(offsets), lag=lag)
         await self._add_sizes([seen], [answer.topic], answer.problems)
         return answer
+
+    async def GetTopicParts(self, request: topics.GetTopicPartsRequest, context: Any) -> topics.GetTopicPartsResponse:
+        self._journal.require_loaded()
+        topic = shapes.id_of(TOPICS, request.name)
+        shapes.check_topic(topic)
+        return await self._parts.of(topic)
 
     async def _add_sizes(
         self, seen: Collection[SeenTopic], listed: Collection[topics.Topic], problems: MutableSequence[str]

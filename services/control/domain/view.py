@@ -16,6 +16,7 @@ from services.control.domain.change_control.approvals import APPROVALS
 from services.control.domain.change_control.freezing import FREEZE_STREAM
 from services.control.domain.change_control.proposals import PROPOSALS, Proposals, fold_proposals
 from services.control.domain.change_control.schedules import SCHEDULES
+from services.control.domain.drains.drains import DRAINS, Drains, fold_drains
 from services.control.domain.listeners.listeners import LISTENERS
 from services.control.domain.protection.rules import PROTECTION
 from services.control.domain.quotas.quotas import QUOTAS
@@ -26,6 +27,7 @@ from services.control.domain.rules.rule_set import RuleSet
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
 from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declared, fold_subscriptions
+from services.control.domain.stitches.logs import STITCHES
 from services.control.domain.tenants.tenants import TENANTS
 from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
 from services.control.domain.topics.owners import OWNERS, Owners, fold_owners
@@ -35,7 +37,7 @@ from services.control.domain.validation.rules import VALIDATION
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
-POLICIES = (ACLS, LISTENERS, PROTECTION, QUOTAS, TENANTS, VALIDATION)
+POLICIES = (ACLS, LISTENERS, PROTECTION, QUOTAS, STITCHES, TENANTS, VALIDATION)
 """The streams of the policies that tables carry."""
 
 
@@ -71,6 +73,8 @@ class MeshView:
     """Also the copies of open moves."""
     topic_moves: TopicMoves = field(default_factory=TopicMoves)
     """The open moves of topics with their records, and the last ended ones."""
+    drains: Drains = field(default_factory=Drains)
+    """The open drains of clusters, and the last ended ones."""
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
     frozen: events.Event | None = None
@@ -153,6 +157,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         orders=fold_orders(view.orders, event),
         replays=fold_replays(view.replays, event, view.orders),
         topic_moves=fold_topic_moves(view.topic_moves, event),
+        drains=fold_drains(view.drains, event),
         profiles=fold_profiles(view.profiles, event),
         grants=fold_grants(view.grants, event),
         users=fold_users(view.users, event),
@@ -213,6 +218,7 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", *POLICIES, f"{TOPIC_MOVES}/", APPROVALS, f"{PROPOSALS}/", f"{OWNERS}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", *POLICIES, f"{TOPIC_MOVES}/", f"{DRAINS}/", APPROVALS, f"{PROPOSALS}/",
+        f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

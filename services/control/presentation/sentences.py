@@ -16,6 +16,7 @@ from services.control.domain.past.history import Home
 from services.control.presentation import (
     acls,
     approvals,
+    drains,
     listeners,
     protection,
     quotas,
@@ -289,6 +290,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     **replays.SENTENCES,
     **roles.SENTENCES,
     **topic_moves.SENTENCES,
+    **drains.SENTENCES,
     **users.SENTENCES,
 }
 """Payload -> its only sentence."""

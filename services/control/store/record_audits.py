@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, Text, bindparam, func, literal_column, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, Text, bindparam, func, literal_column, select, text, tuple_
 
 from mesh.rpc import audit
 from services.control.domain.audit.queries import IDS, AuditQuery, PartitionProgress, SourceProgress
@@ -45,7 +45,7 @@ class RecordAuditTable:
         self._database = database
 
     async def find(self, query: AuditQuery, after: Place | None, limit: int) -> Found:
-        """The first `limit` events behind `after`, the oldest first."""
+        """The first `limit` events behind `after`: the oldest first, or of refusals the newest."""
         progress = pipeline_tables.audit_progress
         async with self._database.transaction() as connection:
             rows = (await connection.execute(_select(query, after).limit(limit))).all()
@@ -65,7 +65,16 @@ class RecordAuditTable:
 
 def _select(query: AuditQuery, after: Place | None) -> Select[Any]:
     columns = pipeline_tables.audit_events.c
-    wanted = select(pipeline_tables.audit_events).order_by(columns.time, columns.event_id)
+    wanted = select(pipeline_tables.audit_events)
+    if query.refusals_of is None:
+        wanted = wanted.order_by(columns.time, columns.event_id)
+    else:
+        wanted = wanted.where(text(pipeline_tables.REFUSED)).order_by(columns.time.desc(), columns.event_id.desc())
+        if query.refusals_of:
+            principal = bindparam(None, query.refusals_of, Text)
+            wanted = wanted.where(columns.key == query.refusals_of, _digest(columns.key) == _digest(principal))
+    if query.topic_prefix:
+        wanted = wanted.where(columns.topic.startswith(query.topic_prefix, autoescape=True))
     exact: dict[str, object] = {
         **query.texts, "event_id": query.event_id, "partition": query.partition, "offset": query.offset
     }  # fmt: skip
@@ -78,9 +87,13 @@ def _select(query: AuditQuery, after: Place | None) -> Select[Any]:
         wanted = wanted.where(columns.time >= query.since)
     if query.until is not None:
         wanted = wanted.where(columns.time < query.until)
-    if after is not None:  # the first condition is for the partitions of the table, which the second does not choose
-        wanted = wanted.where(columns.time >= after[0], tuple_(columns.time, columns.event_id) > after)
-    return wanted
+    place = tuple_(columns.time, columns.event_id)
+    if after is None:
+        return wanted
+    # the first condition is for the partitions of the table, which the second does not choose
+    if query.refusals_of is None:
+        return wanted.where(columns.time >= after[0], place > after)
+    return wanted.where(columns.time <= after[0], place < after)
 
 
 def _digest(text: ColumnElement[str]) -> ColumnElement[int]:

@@ -27,18 +27,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
 )
 from prometheus_client import Counter, Gauge
 
+from mesh.acls import Operation
+from mesh.acls import ResourceType as ResourceKind
 from mesh.cluster_nodes import cluster_nodes
 from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.topics.groups import SeenGroup
 from services.control.domain.topics.topics import Setting
 from services.control.upstream import groups, offsets
 from services.control.upstream.features import finalized_features
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.member_offsets import MemberOffsets
+from services.control.upstream.own_operations import own_operations
 from services.control.upstream.partitions import LivePartition, all_settings, live_partitions
 from services.control.upstream.references import resolved_all
 
@@ -116,6 +119,17 @@ class Connections:
     async def all_settings(self, cluster: UpstreamCluster, topic: str) -> list[Setting]:
         """Every setting of a topic by name, with its effective value."""
         return await self._call(cluster, lambda client, _: all_settings(client, topic))
+
+    async def own_operations(
+        self, cluster: UpstreamCluster, kind: ResourceKind, name: str
+    ) -> frozenset[Operation] | None:
+        """The operations that the cluster's own ACLs allow the mesh on a resource; None if unknown."""
+
+        def ask(client: AdminClient, _: UpstreamCluster) -> frozenset[Operation] | None:
+            knock(cluster.bootstrap_servers)
+            return own_operations(client, kind, name)
+
+        return await self._call(cluster, ask)
 
     async def seen_groups(self, cluster: UpstreamCluster) -> dict[str, SeenGroup]:
         """The consumer groups that the cluster lists."""

@@ -12,7 +12,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
 from mesh.group_offsets import COORDINATOR_MOVES, committed_offsets
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 
 REQUEST_TIMEOUT = 4.0
 """Seconds for one request, as in `connections`."""

@@ -62,7 +62,7 @@ class BearerServer:
             told = {"status": error.status} | ({"scope": error.scope} if error.scope else {})
             answer = json.dumps(told, separators=(",", ":"))
             self._refused = RejectedError(error.reason, answer)
-            return Challenge(answer.encode())
+            return Challenge(answer.encode(), error.reason)
         if said["identity"] not in (None, principal.name):
             text = (
                 "Authentication failed: Client requested an authorization id that is different from the token's "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from mesh.rpc.token_callers import PeopleIssuer
 from mesh.settings import WordList
@@ -26,7 +26,12 @@ class ClientIssuer(PeopleIssuer):
     principal_prefix: str = Field(default="", pattern=r"^\S*$")
     """Stands before the principal's name. Empty, as on brokers: then a name of the issuer is also that of a user."""
     required_scopes: WordList = ()
-    """Scopes that a token must have, all of them."""
+    """Scopes that a token must have, all of them. Spaces stand between them, as in tokens (RFC 6749), or commas."""
+
+    @field_validator("required_scopes")
+    @classmethod
+    def _are_words(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(word for scope in scopes for word in scope.split())
 
 
 class ClientTokens:

@@ -70,6 +70,8 @@ class Reply:
     proved: Proved | None = None
     failure: str | None = None
     """For the log. The connection ends after the answer."""
+    refused: str = ""
+    """For the log. The client hears that it is refused, and its next token ends the login: many clients just leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Conversation:
         self.stage = Stage.HANDSHAKE
         self.mechanism = UNSUPPORTED
         """The mechanism, as metrics name it."""
+        self.is_counted = False
+        """Whether its failure is counted and logged."""
         self._policy = policy
         self._before = before
         self._clock = clock
@@ -127,7 +131,7 @@ class Conversation:
         if isinstance(said, RejectedError):
             return self._failed(said.reason)
         if isinstance(said, Challenge):
-            return Reply(said.token)
+            return Reply(said.token, refused=said.refused)
         self.stage = Stage.OVER
         return Reply(said.token, said)
 
@@ -158,7 +162,7 @@ class Conversation:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             return self._failed(said.reason, SaslAuthenticateResponse(code, said.text or self._general_text()))
         if isinstance(said, Challenge):
-            return Reply(SaslAuthenticateResponse(0, None, said.token))
+            return Reply(SaslAuthenticateResponse(0, None, said.token), refused=said.refused)
         self.stage = Stage.OVER
         lifetime_s = self.lifetime_s(said)
         lifetime_ms = 0 if lifetime_s == inf else int(lifetime_s * 1000)

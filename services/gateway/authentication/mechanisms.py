@@ -54,6 +54,8 @@ class Challenge:
     """The client has to answer this token."""
 
     token: bytes
+    refused: str = ""
+    """For the log: why the token refuses the client, whose answer ends the login. Empty: the login goes on."""
 
 
 @dataclass(frozen=True, slots=True)

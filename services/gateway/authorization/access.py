@@ -89,6 +89,10 @@ class Authorization:
             return cls(Mode.ENFORCE, revision=message.revision)
         return cls(mode, policy, message.revision)
 
+    def allows_nothing(self, subject: Subject) -> bool:
+        """Whether each request of the client is refused, whatever it is about."""
+        return self.mode is Mode.ENFORCE and self.policy.allows_nothing(subject)
+
 
 def subject_of(proved: Principal, address: str) -> Subject:
     """The client as ACLs see it: its user, and the groups of its token."""

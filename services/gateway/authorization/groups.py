@@ -92,7 +92,7 @@ def describing(
                 each.error_message = "The group has described topic(s) that the client is not authorized to describe."
                 each.members = []
             elif message.include_authorized_operations and each.error_code == 0:
-                each.authorized_operations = authorized(asking, GROUP, each.group_id)
+                each.authorized_operations = authorized(asking, GROUP, each.group_id, each.authorized_operations)
         for name, code in left_out:
             refused = group(error_code=code, error_message=words_of(code), group_id=name)
             answer.groups.append(fitted(refused, asking.request.version))

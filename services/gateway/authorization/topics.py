@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Final
 
 from mesh.acls import OPERATIONS_OF, Operation, ResourceType
 from mesh.acls.acl import CLUSTER_NAME
@@ -21,12 +21,19 @@ CREATION_CAN_BE_FORBIDDEN = 4
 """The first version of Metadata in which a client says whether a missing topic may be created."""
 _KNOWN = {kind: sum(each.bit for each in operations) for kind, operations in OPERATIONS_OF.items()}
 
+UNTOLD: Final = -0x8000_0000
+"""The cluster does not say which operations it allows."""
+
 Answered = metadata.MetadataResponse | NoAnswer | Close
 
 
-def authorized(asking: Asking, kind: ResourceType, name: str) -> int:
-    """The operations that the client may do, of those that the kind of resource knows, as Kafka's bits."""
-    return asking.access.operations(kind, name) & _KNOWN[kind]
+def authorized(asking: Asking, kind: ResourceType, name: str, told: int = UNTOLD) -> int:
+    """The operations that the client may do, of those that the kind of resource knows, as Kafka's bits.
+
+    `told`: those that the resource's cluster allows by its own ACLs, which count, too.
+    """
+    allowed = asking.access.operations(kind, name) & _KNOWN[kind]
+    return allowed if told == UNTOLD else allowed & told
 
 
 def cluster_operations(asking: Asking) -> int:
@@ -119,7 +126,8 @@ def _with_operations(asking: Asking, message: metadata.MetadataRequest, answer: 
     if message.include_topic_authorized_operations:
         for topic in answer.topics:
             if topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED and topic.name is not None:
-                topic.topic_authorized_operations = authorized(asking, TOPIC, topic.name)
+                told = topic.topic_authorized_operations
+                topic.topic_authorized_operations = authorized(asking, TOPIC, topic.name, told)
     if message.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = cluster_operations(asking)
     return answer
@@ -169,7 +177,8 @@ def guard_describe_topic_partitions(asking: Asking) -> Plan:
     if asking.enforces:
         for topic_told in answer.topics:
             if topic_told.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                topic_told.topic_authorized_operations = authorized(asking, TOPIC, topic_told.name or "")
+                told = topic_told.topic_authorized_operations
+                topic_told.topic_authorized_operations = authorized(asking, TOPIC, topic_told.name or "", told)
     return answer
 
 

@@ -22,13 +22,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from mesh.home_cluster import HomeAwayError, HomeCluster, OwnTopic
 from services.gateway import metrics
-from services.gateway.authorization.refusals import Refusal
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.auditing.clients import AuditedBatch, ClientAudit
-from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.auditing.records import AuditEvents, audit_events
-from services.gateway.requests.auditing.refusals import refusal_event
-from services.gateway.requests.auditing.withheld import Withheld
+from services.gateway.requests.auditing.refusals import Refused, refusal_event
 from services.gateway.requests.plan import Convert
 from services.gateway.requests.topic_patterns import TopicPatterns
 
@@ -90,7 +87,7 @@ class AuditTrail:
         work = Convert(audit_events, (found, self._service_id, time.time_ns() // 1_000_000))
         self._conversions.submit(work, partial(self._opened, found, size))
 
-    def refused(self, refusal: Refusal | InvalidBatch | Withheld) -> None:
+    def refused(self, refusal: Refused) -> None:
         """Has a refusal written, or loses and counts it."""
         self._writer.write([(None, refusal_event(refusal, self._service_id, time.time_ns() // 1_000_000))])
 

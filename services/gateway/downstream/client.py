@@ -119,6 +119,10 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """Requests that have come and whose answers have not left."""
         return len(self._queue)
 
+    @property
+    def has_revoked_certificate(self) -> bool:
+        return self._transport is not None and self.entrance.has_revoked(self._transport)
+
     # --- requests ------------------------------------------------------------------------------------------------
 
     def made(self) -> None:
@@ -170,9 +174,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if toll.worked is None:
             self._begin(header, frame, owned, now)
             return
-        began = time.perf_counter()
         self._begin(header, frame, owned, now)
-        toll.work(time.perf_counter() - began)
+        toll.work(now, clock.now())
 
     def _begin(self, header: RequestHeader, frame: memoryview, owned: bool, now: float) -> None:
         """The request starts, or waits for its turn."""

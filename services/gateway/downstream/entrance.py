@@ -25,6 +25,7 @@ from services.gateway.authentication.client_tokens import ClientIssuer, ClientTo
 from services.gateway.authentication.conversation import SaslPolicy
 from services.gateway.authentication.mechanisms import MechanismServer, PlainServer, ScramServer, UnansweredError
 from services.gateway.authentication.principal import NOBODY, Principal
+from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.listeners import Listener
 
 LOOK_S: Final = 0.5
@@ -42,6 +43,7 @@ class Entrance:
     of: Listener
     sasl: SaslPolicy | None = None
     """None: clients do not log in."""
+    tls: ServerTls | None = None
     is_over: bool = False
     """The listener has another policy by now, or is closed: nobody comes in here any more."""
     listener: str = field(init=False)
@@ -49,6 +51,10 @@ class Entrance:
 
     def __post_init__(self) -> None:
         self.listener = str(self.of)
+
+    def has_revoked(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the client has shown a certificate that is revoked by now."""
+        return self.tls is not None and self.tls.has_revoked(transport)
 
     def shown(self, transport: asyncio.BaseTransport) -> Principal | None:
         """The principal of the certificate that the client has shown; NOBODY without one, None if no rule matches."""
@@ -105,12 +111,12 @@ class Reception:
         """The users by name; None until control's users have come."""
         return None if self._users is None else self._users.by_name
 
-    def entrance(self, listener: Listener) -> Entrance:
+    def entrance(self, listener: Listener, tls: ServerTls | None) -> Entrance:
         if not listener.mechanisms:
-            return Entrance(listener)
+            return Entrance(listener, tls=tls)
         makers = self._makers()
         mechanisms = {each: makers[each] for each in listener.mechanisms}
-        return Entrance(listener, SaslPolicy(mechanisms, self._proofs.longest_session_s))
+        return Entrance(listener, SaslPolicy(mechanisms, self._proofs.longest_session_s), tls)
 
     def find(self, name: str, mechanism: Mechanism) -> Verifier | None:
         return self.users.find(name, mechanism)

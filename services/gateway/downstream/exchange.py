@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from services.gateway import metrics
+from services.gateway import clock, metrics
 from services.gateway.authorization.alone import refused_answer
 from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
@@ -102,7 +102,7 @@ class Exchange:
         self._on_end = on_end
         self.client_id = client_id
         self.on_asked: Callable[[], None] | None = None
-        self.on_work: Callable[[float], None] | None = None
+        self.on_work: Callable[[float, float], None] | None = None
         """Gets the seconds that each step after the first one takes."""
         self.ended = False
         self.upstream_s = 0.0
@@ -138,9 +138,9 @@ class Exchange:
         if on_work is None:
             self._go_on(result)
             return
-        began = time.perf_counter()
+        began = clock.now()
         self._go_on(result)
-        on_work(time.perf_counter() - began)
+        on_work(began, clock.now())
 
     def _go_on(self, result: Any) -> None:
         """Resume the plan, and go on as long as its commands are done at once."""

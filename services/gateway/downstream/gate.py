@@ -89,6 +89,9 @@ def gate_for(client: Client, entrance: Entrance, transport: asyncio.BaseTranspor
     if entrance.is_over:  # the listener has changed during the handshake
         client.close("its listener has changed")
         return None
+    if entrance.has_revoked(transport):  # the list has come during the handshake
+        revoke(client, "its certificate is revoked")
+        return None
     if entrance.sasl is not None:
         client.bound_frames(0, FIRST_FRAMES_BYTES)
         return Gate(client, entrance, entrance.sasl, crowds)
@@ -102,6 +105,13 @@ def gate_for(client: Client, entrance: Entrance, transport: asyncio.BaseTranspor
     log.warning("closing a connection: no mapping rule matches the certificate", **client.who())
     client.drain("no mapping rule matches the certificate")
     return None
+
+
+def revoke(client: Client, why: str) -> None:
+    """Ends the connection at once: the client's proof, or all that it may do, is gone."""
+    metrics.cut_connections.labels("revoked").inc()
+    log.info("closing a connection: its client is revoked", why=why, **client.who())
+    client.close(why)
 
 
 def _is_too_many(client: Client, whose: str, excess: str | None) -> bool:
@@ -224,6 +234,8 @@ class Gate:
 
     async def _step(self, conversation: Conversation, slot: Slot | None, data: bytes) -> None:
         reply = await (conversation.token(data) if slot is None else conversation.requested(slot.header, data))
+        if reply.refused:
+            self._count_failure(conversation, reply.refused)
         if reply.failure is not None:
             self._count_failure(conversation, reply.failure)
             await asyncio.sleep(FAILED_DELAY_S)
@@ -272,6 +284,9 @@ class Gate:
         self._client.drain(reason)
 
     def _count_failure(self, conversation: Conversation, reason: str) -> None:
+        if conversation.is_counted:
+            return
+        conversation.is_counted = True
         counted = metrics.failed_reauthentications if conversation.renews else metrics.failed_authentications
         counted.labels(self._entrance.listener, conversation.mechanism).inc()
         log.warning(

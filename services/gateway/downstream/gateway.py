@@ -32,6 +32,7 @@ from services.gateway.downstream.listening import AskedNode, Ports
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.open_listeners import OpenListeners
 from services.gateway.downstream.request_tracing import RequestTracing
+from services.gateway.downstream.revocations import Revocations
 from services.gateway.downstream.routers import Routers
 from services.gateway.downstream.siblings import Introduction, Siblings
 from services.gateway.downstream.sweeping import Sweeping
@@ -45,7 +46,6 @@ from services.gateway.requests.traffic.receipts import ClientReceipts
 from services.gateway.settings import GatewaySettings
 from services.gateway.upstream import security
 from services.gateway.upstream.clusters import Clusters
-from services.gateway.wanted_listeners import PASSWORDS
 
 if TYPE_CHECKING:
     from services.gateway.downstream.audit_trail import AuditTrail
@@ -92,7 +92,7 @@ class Gateway:
             memory=Memory(
                 telemetry=telemetry,
                 traffic=None if counts is None else ClientTraffic(counts, time.monotonic, _receipts(settings, counts)),
-                audit=None if self._audit is None else self._audit.clients,
+                audit=self._audit.clients if self._audit is not None and settings.audit_topics else None,
             ),
         )
         self.mesh.siblings = siblings
@@ -129,7 +129,8 @@ class Gateway:
         if table is not None:
             security.check(table)
             self.mesh.run_table(table)
-        reception = self._reception = Reception(settings.proofs, self._users_changed)
+        revocations = self.mesh.revocations = Revocations(self.connections)
+        reception = self._reception = Reception(settings.proofs, revocations.users)
         if settings.router_addresses:
             self.mesh.changes = ControlChanges(Routers(settings.router_addresses, settings.rpc_tls))
         if settings.users_from_control:
@@ -139,7 +140,7 @@ class Gateway:
         self.handed = None if self._door is None else Handed(self._door)
         changed = ChangedListeners(self.connections, settings.listener_drain_s, settings.drain_timeout_s)
         open_listeners = self.mesh.listeners = OpenListeners(
-            settings, self.handed or Ports(), reception.entrance, changed
+            settings, self.handed or Ports(), reception.entrance, changed, revocations.certificates
         )
         open_listeners.bind(policy_from_proto(self.mesh.table.policies.listener_policy))
         self.port = open_listeners.port
@@ -220,14 +221,6 @@ class Gateway:
         entrance = link_entrance(self._settings.listeners[0])
         return ClientConnection(self.mesh, self.connections, entrance, introduction=introduction)
 
-    def _users_changed(self, names: frozenset[str]) -> None:
-        """End the connections of users who are gone, or have another password."""
-        for connection in list(self.connections):
-            proved = connection.session.proved
-            if proved.proof in PASSWORDS and proved.name in names:
-                log.info("closing a connection: its user has changed", **connection.who())
-                connection.close("its user has changed")
-
     async def stop(self) -> None:
         """Take no new clients, answer the requests that have begun, within the bound, then close everything.
 
@@ -293,8 +286,8 @@ def _receipts(settings: GatewaySettings, counts: Counts) -> ClientReceipts | Non
 
 
 def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditTrail | None":
-    """The audit trail of the topics that the settings name; None if they name no topic."""
-    if not settings.audit_topics:
+    """The audit trail of refusals, and of the topics that the settings name; None without a home cluster."""
+    if not settings.home_bootstrap_servers:
         return None
     from mesh.home_cluster import HomeCluster  # it imports Kafka's client, which only auditing needs
     from services.gateway.downstream.audit_trail import AuditTrail

@@ -15,7 +15,6 @@ import structlog
 from services.gateway import metrics
 from services.gateway.downstream.entrance import Entrance
 from services.gateway.downstream.listening import NewClient, Place, places
-from services.gateway.downstream.server_tls import ServerTls
 
 TAKEN_AT_ONCE: Final = 64
 """Clients taken in one turn of the event loop, before other work goes on."""
@@ -44,13 +43,13 @@ class Handed:
         self.taken = 0
         """Connections that came through the door."""
 
-    def bind(self, entrance: Entrance, tls: ServerTls | None) -> None:
+    def bind(self, entrance: Entrance) -> None:
         """Clients of this listener are let in by this entrance from now on."""
-        self._places[entrance.of.name] = places(entrance, tls)
+        self._places[entrance.of.name] = places(entrance)
 
-    async def admit(self, entrance: Entrance, tls: ServerTls | None) -> str:
+    async def admit(self, entrance: Entrance) -> str:
         """As `Ports.admit`. The other process opens the ports; `faults` has what it could not open."""
-        self.bind(entrance, tls)
+        self.bind(entrance)
         return ""
 
     def dismiss(self, name: str) -> None:

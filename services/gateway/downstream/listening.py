@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 
 from services.gateway.downstream.entrance import Entrance
-from services.gateway.downstream.server_tls import HANDSHAKE_TIMEOUT_S, ServerTls
+from services.gateway.downstream.server_tls import HANDSHAKE_TIMEOUT_S
 from services.gateway.listeners import Listener
 from services.gateway.wanted_listeners import is_same_door
 
@@ -36,30 +36,33 @@ class Place:
     port: int
     node: int | None
     """The virtual node whose port it is; None for a port of all nodes."""
-    tls: ServerTls | None
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        return None if self.tls is None else self.tls.context
+        return None if self.entrance.tls is None else self.entrance.tls.context
 
     @property
     def handshake_timeout_s(self) -> float | None:
-        return None if self.tls is None else HANDSHAKE_TIMEOUT_S
+        return None if self.entrance.tls is None else HANDSHAKE_TIMEOUT_S
 
     def meeting(self, new_client: NewClient) -> Callable[[], asyncio.BufferedProtocol]:
         """Makes the protocol of the next client."""
-        return partial(new_client, self.entrance, self._asked_node)
+        return partial(self._meet, new_client)
+
+    def _meet(self, new_client: NewClient) -> asyncio.BufferedProtocol:
+        if self.entrance.tls is not None:
+            self.entrance.tls.accepted()
+        return new_client(self.entrance, self._asked_node)
 
     def _asked_node(self, transport: asyncio.BaseTransport) -> int | None:
-        if self.node is not None:
-            return self.node
-        host = "" if self.tls is None else self.tls.host_asked_for(transport)
-        return self.entrance.of.advertised.node_at(host)
+        tls = self.entrance.tls
+        host = "" if tls is None else tls.host_asked_for(transport)
+        return self.entrance.of.advertised.node_at(host) if self.node is None else self.node
 
 
-def places(entrance: Entrance, tls: ServerTls | None) -> list[Place]:
+def places(entrance: Entrance) -> list[Place]:
     """All ports of a listener: first that of all nodes."""
-    return [Place(entrance, port, node, tls) for port, node in entrance.of.places]
+    return [Place(entrance, port, node) for port, node in entrance.of.places]
 
 
 class Ports:
@@ -69,21 +72,21 @@ class Ports:
         self._by_name: dict[str, Listening] = {}
         self._new_client: NewClient | None = None
 
-    def bind(self, entrance: Entrance, tls: ServerTls | None) -> None:
+    def bind(self, entrance: Entrance) -> None:
         """OSError names the port that can't be had."""
         listener = entrance.of
         before = self._by_name.get(listener.name)
         if before is not None and not is_same_door(before.entrance.of, listener):
             self.dismiss(listener.name)
             before = None
-        self._by_name[listener.name] = Listening(entrance, tls, () if before is None else before.sockets_again())
+        self._by_name[listener.name] = Listening(entrance, () if before is None else before.sockets_again())
         if before is not None:
             before.close()
 
-    async def admit(self, entrance: Entrance, tls: ServerTls | None) -> str:
+    async def admit(self, entrance: Entrance) -> str:
         """Open a listener, or change the one of this name. Returns why it is not open; empty: it is."""
         try:
-            self.bind(entrance, tls)
+            self.bind(entrance)
             if self._new_client is not None:
                 listening = self._by_name[entrance.of.name]
                 await listening.serve(self._new_client)
@@ -122,13 +125,13 @@ class Ports:
 class Listening:
     """One listener with all of its ports. `Listening(...)` binds them, `serve` lets clients in."""
 
-    def __init__(self, entrance: Entrance, tls: ServerTls | None, sockets: Sequence[socket.socket] = ()) -> None:
+    def __init__(self, entrance: Entrance, sockets: Sequence[socket.socket] = ()) -> None:
         """`sockets`: those of the listener as it was before. OSError names the port that can't be had."""
         self.entrance = entrance
         self._servers: list[asyncio.Server] = []
         self._sockets: list[tuple[Place, socket.socket]] = []
         try:
-            for index, place in enumerate(places(entrance, tls)):
+            for index, place in enumerate(places(entrance)):
                 bound = sockets[index] if sockets else bound_socket(entrance.of.host, place.port)
                 self._sockets.append((place, bound))
         except OSError:

@@ -13,7 +13,7 @@ import structlog
 from mesh.listeners.codec import policy_from_proto as listeners_from_proto
 from mesh.protection.codec import policy_from_proto as protection_policy_from_proto
 from mesh.routing import RoutingTable
-from mesh.validation.codec import policy_from_proto
+from mesh.validation.codec import new_topics_from_proto, policy_from_proto
 from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
 from services.gateway.downstream.control_changes import ControlChanges
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from services.gateway.downstream.client_figures import ClientFigures
     from services.gateway.downstream.open_listeners import OpenListeners
     from services.gateway.downstream.request_tracing import RequestTracing
+    from services.gateway.downstream.revocations import Revocations
     from services.gateway.downstream.siblings import Siblings
 
 log = structlog.get_logger(__name__)
@@ -80,6 +81,8 @@ class Mesh:
     producing: dict[object, Underway] = field(default_factory=dict)
     committing: dict[object, Underway] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
+    revocations: "Revocations | None" = None
+    """None: before the start."""
     listeners: "OpenListeners | None" = None
     """None: before the start."""
     budget: ByteBudget = field(init=False)
@@ -98,7 +101,9 @@ class Mesh:
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc
         self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()
         self.memory.on_invalid = self.refused.take_batch
+        self.memory.on_invalid_topic = self.refused.take_topic
         self.memory.on_withheld = self.refused.take_withheld
+        self.memory.on_part = lambda part: metrics.stitched_requests.labels(part.value).inc()
         self.memory.on_rebalance = GroupNames().count_rebalance
         self.memory.on_shadow_fault = lambda why: metrics.shadow_faults.labels(why).inc()
         metrics.fetch_sessions.set_function(lambda: len(sessions))
@@ -149,9 +154,14 @@ class Mesh:
         validation, protection = table.policies.validation_policy, table.policies.protection_policy
         if self.memory.validation.revision != (0 if validation is None else validation.revision):
             self.memory.validation = policy_from_proto(validation)
+            self.memory.new_topics = new_topics_from_proto(validation)
         if self.memory.protection.revision != (0 if protection is None else protection.revision):
             self.memory.protection = protection_policy_from_proto(protection)
+        before = self.tables.authorization
         self.tables.run(table)
+        if self.revocations is not None and self.tables.authorization is not before:
+            self.revocations.rights(before, self.tables.authorization)
+        self.memory.stitches = self.tables.stitches
         self.quotas.follow(table.policies.quota_policy)
         if self.listeners is not None:
             self.listeners.follow(listeners_from_proto(table.policies.listener_policy))

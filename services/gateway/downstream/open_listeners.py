@@ -43,9 +43,9 @@ log = structlog.get_logger(__name__)
 class Reached(Protocol):
     """The places where clients come in: `Ports` of this process, or `Handed` by another process."""
 
-    def bind(self, entrance: Entrance, tls: ServerTls | None) -> None: ...
+    def bind(self, entrance: Entrance) -> None: ...
 
-    async def admit(self, entrance: Entrance, tls: ServerTls | None) -> str: ...
+    async def admit(self, entrance: Entrance) -> str: ...
 
     def dismiss(self, name: str) -> None: ...
 
@@ -65,15 +65,18 @@ class OpenListeners:
         self,
         settings: AuthenticationSettings,
         reached: Reached,
-        entrance: Callable[[Listener], Entrance],
+        entrance: Callable[[Listener, ServerTls | None], Entrance],
         connections: ChangedListeners,
+        on_certificates: Callable[[], None],
     ) -> None:
+        """`on_certificates`: files of TLS have changed, so other certificates of clients may be revoked."""
         self._settings = settings
         self._own = settings.listeners
         self._means = settings.means
         self._reached = reached
         self._entrance = entrance
         self._connections = connections
+        self._on_certificates = on_certificates
         self._tls: dict[TlsFiles, ServerTls] = {}
         self._following: set[asyncio.Task[None]] = set()
         self._entrances: dict[str, Entrance] = {}
@@ -100,8 +103,8 @@ class OpenListeners:
         own = {each.name for each in self._own}
         for name, listener in self.wanted.listeners.items():
             try:
-                entrance = self._entrance(listener)
-                self._reached.bind(entrance, self._tls_of(listener))
+                entrance = self._entrance(listener, self._tls_of(listener))
+                self._reached.bind(entrance)
                 self._entrances[name] = entrance
             except (OSError, TlsFilesError) as error:
                 if name in own:
@@ -205,8 +208,8 @@ class OpenListeners:
             self._follow_files(self._tls[files])
         if self._is_closed or self.wanted.listeners.get(name) != listener:  # the policy has changed meanwhile
             return
-        entrance = self._entrances[name] = self._entrance(listener)
-        fault = await self._reached.admit(entrance, tls)
+        entrance = self._entrances[name] = self._entrance(listener, tls)
+        fault = await self._reached.admit(entrance)
         if entrance.is_over:  # the same during `admit`: `follow` has seen to its clients, and `run` goes on from there
             if name not in self._entrances:
                 self._reached.dismiss(name)
@@ -242,5 +245,5 @@ class OpenListeners:
             return None
         found = self._tls.get(files)
         if found is None:
-            found = self._tls[files] = ServerTls(files)
+            found = self._tls[files] = ServerTls(files, self._on_certificates)
         return found

@@ -16,7 +16,8 @@ import structlog
 from mesh.validation import Mode
 from services.gateway import metrics
 from services.gateway.authorization.refusals import Refusal
-from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.auditing.invalid import InvalidBatch, InvalidTopic
+from services.gateway.requests.auditing.refusals import Refused as AnyRefused
 from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.wire.apis import api_name
@@ -37,7 +38,7 @@ class Refused:
 
     def __init__(self) -> None:
         self._told: BoundedCache[tuple[object, ...], bool] = BoundedCache(TOLD_REMEMBERED, TOLD_SECONDS)
-        self.audit: Callable[[Refusal | InvalidBatch | Withheld], None] | None = None
+        self.audit: Callable[[AnyRefused], None] | None = None
         """Gets the refusals that have a line in the log, too."""
         self._since = -TOLD_SECONDS
         self._lines = 0
@@ -63,6 +64,26 @@ class Refused:
             log.warning("an operation is refused", **what)
         else:
             log.warning("an operation would be refused", **what)
+
+    def take_topic(self, topic: InvalidTopic) -> None:
+        """A topic that a client wants to create, whose name breaks a rule of validation."""
+        rule_id = topic.breach.rule.rule_id
+        counter = metrics.refused_topics if topic.enforced else metrics.observed_topics
+        counter.labels(rule_id).inc()
+        if not self._is_told(topic, (topic.principal, topic.host, topic.client_id, topic.topic, rule_id)):
+            return
+        what = {
+            "principal": topic.principal,
+            "host": topic.host,
+            "client_id": topic.client_id,
+            "topic": topic.topic,
+            "rule": rule_id,
+            "reason": topic.breach.reason,
+        }
+        if topic.enforced:
+            log.warning("a topic is not created", **what)
+        else:
+            log.warning("a topic would not be created", **what)
 
     def take_batch(self, batch: InvalidBatch) -> None:
         """A batch that breaks a rule of validation."""
@@ -115,7 +136,7 @@ class Refused:
             self._topics.add(topic)
         return topic if topic in self._topics else "other"
 
-    def _is_told(self, refusal: Refusal | InvalidBatch | Withheld, key: tuple[object, ...]) -> bool:
+    def _is_told(self, refusal: AnyRefused, key: tuple[object, ...]) -> bool:
         """Whether there is to be a line in the log; then the audit has the refusal."""
         if not self._has_room((*key, refusal.enforced), time.monotonic()):
             metrics.untold_refusals.inc()

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from mesh.routing import ClientIdentity, RoutingTable, takes_part
+from mesh.stitches import Policy as StitchPolicy
+from mesh.stitches.codec import policy_from_proto as stitches_from_proto
 from mesh.tenants.codec import policy_from_proto as tenants_from_proto
 from services.gateway.authorization.access import NO_TENANTS, Access, Authorization, Mode, Required
 from services.gateway.requests.knowledge import ClusterKnowledge
@@ -38,10 +40,12 @@ class View:
 
     __slots__ = ("__weakref__", "_all", "_nodes", "_renamed", "names", "table")
 
-    def __init__(self, table: RoutingTable) -> None:
+    def __init__(self, table: RoutingTable, stitches: StitchPolicy) -> None:
         self.table = table
         self.names: Mapping[str, TopicNames] = {
-            cluster: TopicNames(cluster, table) for cluster in table.clusters if table.renames(cluster)
+            cluster: TopicNames(cluster, table, stitches.names.get(cluster))
+            for cluster in table.clusters
+            if table.renames(cluster) or cluster in stitches.names
         }
         """The names of topics, for each cluster that has other names for some topics than these clients."""
         self._nodes: dict[tuple[Advertised, str, str], VirtualNodes] = {}
@@ -109,6 +113,8 @@ class Tables:
         """The ACLs of the table in force. They count for the clients that try another table, too."""
         self.tenants = NO_TENANTS
         """The tenants of the table in force, for all clients, too."""
+        self.stitches = StitchPolicy()
+        """The stitched logs of the table in force, for all clients, too."""
         self.edition = 0
         """Changes whenever a client may have to follow another table."""
         self._views: WeakValueDictionary[int, View] = WeakValueDictionary()
@@ -124,6 +130,9 @@ class Tables:
         tenants = table.policies.tenant_policy
         if self.tenants.revision != (0 if tenants is None else tenants.revision):
             self.tenants = tenants_from_proto(tenants)
+        stitches = table.policies.stitch_policy
+        if self.stitches.revision != (0 if stitches is None else stitches.revision):
+            self.stitches = stitches_from_proto(stitches)
         self.edition += 1
 
     def try_out(self, canary: RunningCanary | None) -> None:
@@ -150,7 +159,7 @@ class Tables:
         """The one view of a table of clients."""
         view = self._views.get(id(table))
         if view is None:
-            view = self._views[id(table)] = View(table)
+            view = self._views[id(table)] = View(table, self.stitches)
         return view
 
 

@@ -15,12 +15,11 @@ Theory of operation
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Final
 
 from mesh.quotas import Key
-from services.gateway import metrics
+from services.gateway import clock, metrics
 from services.gateway.downstream.reading import Reading
 from services.gateway.quotas.accounts import WINDOW_S, Account, Quotas
 from services.gateway.requests.memory import Session
@@ -45,7 +44,7 @@ class Toll:
     """See above."""
 
     __slots__ = (
-        "_client_id", "_closed", "_edition", "_loop", "_now", "_proved", "_quotas", "_reading", "_session", "_timer",
+        "_client_id", "_closed", "_edition", "_loop", "_proved", "_quotas", "_reading", "_session", "_timer",
         "fetched", "is_due", "produced", "until", "worked",
     )  # fmt: skip
 
@@ -54,7 +53,6 @@ class Toll:
         self._session = session
         self._reading = reading
         self._loop = asyncio.get_running_loop()
-        self._now = time.monotonic
         self._edition = -1
         self._client_id: str | None = None
         self._proved = session.proved
@@ -70,7 +68,7 @@ class Toll:
 
     def connected(self, address: str) -> None:
         """The connection has come from this address."""
-        pause = self._quotas.connected(address, self._now())
+        pause = self._quotas.connected(address, clock.now())
         if pause > 0.0:
             metrics.throttled.labels(Key.CONNECTION_CREATION_RATE.value).inc()
             self._reading.turn_away(min(pause, MOST_FOR_OTHERS_S))
@@ -88,20 +86,20 @@ class Toll:
         """A large Produce passes while it still comes."""
         self._follow(client_id)
         if self.produced is not None:
-            self._charge(self.produced, size, self._now())
+            self._charge(self.produced, size, clock.now())
 
-    def work(self, seconds: float) -> None:
-        """The gateway's thread has worked for a request."""
+    def work(self, began: float, now: float) -> None:
+        """The gateway's thread has worked for a request since then."""
         if self.worked is not None:
-            self._charge(self.worked, 100.0 * seconds, self._now())
+            self._charge(self.worked, 100.0 * (now - began), now)
 
     def leaves(self, api_key: int, version: int, pieces: Sequence[Buffer], size: int) -> Sequence[Buffer]:
         """The pieces of an answer of this size, as they are to leave."""
         if api_key == _FETCH and self.fetched is not None:
-            self._charge(self.fetched, size, self._now())
+            self._charge(self.fetched, size, clock.now())
         if not self.until:
             return pieces
-        rest_ms = round(1000.0 * (self.until - self._now()))
+        rest_ms = round(1000.0 * (self.until - clock.now()))
         return with_throttle_time(api_key, version, pieces, rest_ms) if rest_ms > 0 else pieces
 
     def _follow(self, client_id: str | None) -> None:
@@ -109,7 +107,7 @@ class Toll:
         if self._edition == quotas.edition and client_id == self._client_id and session.proved is self._proved:
             return
         self._edition, self._client_id, self._proved = quotas.edition, client_id, session.proved
-        user, called, now, groups = session.proved.name, client_id or "", self._now(), session.proved.groups
+        user, called, now, groups = session.proved.name, client_id or "", clock.now(), session.proved.groups
         self.produced = quotas.account(Key.PRODUCER_BYTE_RATE, user, called, now, groups)
         self.fetched = quotas.account(Key.CONSUMER_BYTE_RATE, user, called, now, groups)
         self.worked = quotas.account(Key.REQUEST_PERCENTAGE, user, called, now, groups)
@@ -156,7 +154,7 @@ class Toll:
 
     def _look(self) -> None:
         self._timer = None
-        now = self._now()
+        now = clock.now()
         if now >= self.until - SHORTEST_S:
             self.end()
         else:

@@ -14,11 +14,12 @@ from mesh.protection.keys import Wrapped
 from mesh.protection.policy import Policy as ProtectionPolicy
 from mesh.routing import ANONYMOUS
 from mesh.scram import Verifier
+from mesh.stitches import Policy as StitchPolicy
 from mesh.transactions import TransactionLog
 from mesh.validation import Policy
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.auditing.clients import ClientAudit
-from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.auditing.invalid import InvalidBatch, InvalidTopic
 from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.client_calls import ClientCalls
@@ -36,6 +37,7 @@ from services.gateway.requests.records.producer_memory import (
     Refusals,
     Seams,
 )
+from services.gateway.requests.records.stitched import Part
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.sight import Sight
@@ -142,9 +144,17 @@ class Memory:
     """The results of written records of some topics are reported there; None: no topic is audited."""
     validation: Policy = field(default_factory=Policy)
     """The rules by which batches are validated, of the table in force."""
+    new_topics: Policy = field(default_factory=Policy)
+    """The rules for names of topics that clients create, of the same table."""
     on_invalid: Callable[[InvalidBatch], None] = lambda batch: None
     """Takes each batch that breaks a rule; returns at once."""
+    on_invalid_topic: Callable[[InvalidTopic], None] = lambda topic: None
+    """Takes each new topic whose name breaks a rule; returns at once."""
 
+    stitches: StitchPolicy = field(default_factory=StitchPolicy)
+    """The logs with parts on several clusters, of the table in force."""
+    on_part: Callable[[Part], None] = lambda part: None
+    """Counts requests about such logs by the part that they go to."""
     protection: ProtectionPolicy = field(default_factory=ProtectionPolicy)
     """The rules by which values are encrypted and masked, of the table in force."""
     data_keys: DataKeys = field(default_factory=NoDataKeys)

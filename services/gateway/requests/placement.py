@@ -3,7 +3,7 @@
 Every API that goes to leaders begins with `locate`: Produce, Fetch, ListOffsets.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,6 +16,8 @@ LEADER_ERRORS = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE}
 )
 """A broker that answers with one of these shows that the gateway's knowledge of the topic is old."""
+
+NOWHERE_ELSE: Mapping[tuple[str, int], str] = {}
 
 
 class Place(NamedTuple):
@@ -30,6 +32,8 @@ class Wanted(Generic[T]):
     topic: str
     partition: int
     item: T
+    cluster: str | None = None
+    """The cluster to ask; None: the topic's owner."""
 
 
 @dataclass(slots=True)
@@ -46,7 +50,8 @@ def locate(mesh: MeshView, wanted: Iterable[Wanted[T]]) -> Generator[Command, An
     For the errors of partitions without a leader see `homes`.
     """
     wanted = list(wanted)
-    places, errors = yield from homes(mesh, [(w.topic, w.partition) for w in wanted])
+    elsewhere = {(w.topic, w.partition): w.cluster for w in wanted if w.cluster is not None}
+    places, errors = yield from homes(mesh, [(w.topic, w.partition) for w in wanted], elsewhere)
     found: Located[T] = Located({}, [])
     for w in wanted:
         place = places.get((w.topic, w.partition))
@@ -58,17 +63,18 @@ def locate(mesh: MeshView, wanted: Iterable[Wanted[T]]) -> Generator[Command, An
 
 
 def homes(
-    mesh: MeshView, slots: Sequence[tuple[str, int]]
+    mesh: MeshView, slots: Sequence[tuple[str, int]], elsewhere: Mapping[tuple[str, int], str] = NOWHERE_ELSE
 ) -> Generator[Command, Any, tuple[dict[tuple[str, int], Place], dict[tuple[str, int], ErrorCode]]]:
     """The place of each partition, or the error of a partition without one.
 
-    A cluster whose metadata lacks a leader is asked once.
+    `elsewhere`: the clusters of partitions that are not wanted from their topic's owner. A cluster whose metadata lacks
+    a leader is asked once.
 
     No rule: UNKNOWN_TOPIC_OR_PARTITION. The cluster does not have the partition: the same. The cluster is unreachable
     or the partition has no leader now: NOT_LEADER_OR_FOLLOWER, upon which every client asks for metadata and tries
     again.
     """
-    places, lost = _led(mesh, slots)
+    places, lost = _led(mesh, slots, elsewhere)
     if not lost:
         return places, {}
     errors: dict[tuple[str, int], ErrorCode] = {}
@@ -76,20 +82,20 @@ def homes(
     for (topic, _), cluster in lost.items():
         if cluster is not None:
             unknown.setdefault(cluster, set()).add(topic)
-    unreachable: set[str] = set()
+    unreachable = unknown.keys() - mesh.clusters.keys()
     for cluster, topics in unknown.items():
-        if isinstance((yield from refresh(cluster, sorted(topics))), Unreachable):
+        if cluster not in unreachable and isinstance((yield from refresh(cluster, sorted(topics))), Unreachable):
             unreachable.add(cluster)
-    again, still_lost = _led(mesh, list(lost))
+    again, still_lost = _led(mesh, list(lost), elsewhere)
     for (topic, partition), owner in still_lost.items():
-        count = mesh.clusters[owner].partition_count(topic) if owner is not None else None
+        count = None if owner is None or owner in unreachable else mesh.clusters[owner].partition_count(topic)
         exists = owner in unreachable or (count is not None and partition < count)
         errors[topic, partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return places | again, errors
 
 
 def _led(
-    mesh: MeshView, slots: Iterable[tuple[str, int]]
+    mesh: MeshView, slots: Iterable[tuple[str, int]], elsewhere: Mapping[tuple[str, int], str]
 ) -> tuple[dict[tuple[str, int], Place], dict[tuple[str, int], str | None]]:
     """Partitions with a leader as far as is known, and the others with their cluster (None: no rule)."""
     places: dict[tuple[str, int], Place] = {}
@@ -99,10 +105,10 @@ def _led(
     cluster: str | None = None
     leaders: tuple[int | None, ...] = ()
     for slot in slots:
-        if slot[0] != topic:  # most requests name the partitions of a topic one after the other
+        if slot[0] != topic or elsewhere:  # most requests name the partitions of a topic one after the other
             topic = slot[0]
-            cluster = mesh.table.cluster_of(topic)
-            leaders = () if cluster is None else mesh.clusters[cluster].leaders(topic)
+            cluster = elsewhere[slot] if slot in elsewhere else mesh.table.cluster_of(topic)
+            leaders = mesh.clusters[cluster].leaders(topic) if cluster in mesh.clusters else ()
         leader = leaders[slot[1]] if 0 <= slot[1] < len(leaders) else None
         if cluster is None or leader is None:
             lost[slot] = cluster

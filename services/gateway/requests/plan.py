@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Any, TypeVar, TypeVarTuple
 
 from mesh.routing import RoutingTable
+from mesh.validation.checks import V2
 from services.gateway.requests.changes import Change
 from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.knowledge import VersionRange
@@ -49,6 +50,8 @@ class Request:
 
     header: RequestHeader
     frame: memoryview
+    magic: int = V2
+    """The message format in which the client sent its records: the gateway has converted older ones to v2."""
 
     @property
     def api_key(self) -> int:

@@ -30,14 +30,16 @@ class TopicNames:
     Without rules that rename, every topic has the same name on both sides.
     """
 
-    __slots__ = ("_cluster", "_table", "number", "renaming")
+    __slots__ = ("_cluster", "_earlier", "_table", "number", "renaming")
 
-    def __init__(self, cluster: str, table: RoutingTable) -> None:
+    def __init__(self, cluster: str, table: RoutingTable, earlier: Mapping[str, str] | None = None) -> None:
+        """`earlier`: names of topics with records on the cluster from an earlier stay."""
         self._cluster = cluster
         self._table = table
+        self._earlier = earlier or {}
         self.number = next(_numbers)
         """No other names have this number."""
-        self.renaming = table.renames(cluster)
+        self.renaming = bool(earlier) or table.renames(cluster)
         """Whether any topic may have another name on the cluster."""
 
     def upstream(self, topic: str) -> str:
@@ -52,7 +54,7 @@ class TopicNames:
             return route.upstream_topic
         if route.before is not None and route.before.cluster == self._cluster:
             return route.before.upstream_topic
-        return topic
+        return self._earlier.get(topic, topic)
 
     def taken_by(self, topic: str) -> str | None:
         """The other topic that has this one's name here, if this topic's place is and was elsewhere.

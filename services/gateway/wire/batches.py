@@ -210,6 +210,25 @@ def end_of_whole(buffer: Buffer, start: int, end: int, offset: int) -> int:
     return at
 
 
+def last_offset(buffer: Buffer, start: int, end: int) -> int:
+    """The last offset of the batch at `start`; -1 if its header is not there as a whole."""
+    return _offsets(buffer, start, start)[1] - 1 if end - start >= HEADER_BYTES else -1
+
+
+def shift_offsets(records: bytearray, shift: int) -> None:
+    """Adds to the base offset of each batch, in place: base offsets lie outside the CRC.
+
+    Messages older than batches have an offset and a length at the same places.
+    """
+    at = 0
+    while len(records) - at >= _LENGTH_FROM:
+        (length,) = INT32.unpack_from(records, at + _LENGTH_AT)
+        INT64.pack_into(records, at, INT64.unpack_from(records, at)[0] + shift)
+        if length <= 0:
+            return
+        at += _LENGTH_FROM + length
+
+
 def count_of_header(header: Buffer) -> tuple[int, int] | None:
     """Length and records of the batch that has this header, as `span_of` takes them; None where it stops."""
     length, magic, attributes, count = _COUNTED.unpack_from(header, _LENGTH_AT)

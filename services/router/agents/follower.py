@@ -94,6 +94,7 @@ class Follower:
         """When readings began to fail one after another; on the monotonic clock."""
         self._changed_at = 0
         self._unsigned = 0
+        self._refused = 0
 
     async def run(self) -> None:
         """One reading after another."""
@@ -269,6 +270,16 @@ class Follower:
             )
         self._unsigned = unsigned
         metrics.unsigned.set(unsigned)
+        refused, before = ledger.vouching.refused, self._refused
+        if refused.records > before:
+            log.error(
+                "records of the log that control has not written are refused; run kafka-mesh verify-log",
+                records=refused.records,
+                last_offset=refused.offset,
+                reason=refused.reason,
+            )
+            metrics.refused_records.inc(refused.records - before)
+        self._refused = refused.records
 
     def _heed(self, ledger: Ledger, folded: Folded | None, writer: SnapshotWriter) -> None:
         """Posts new states. The first state of a reading is none of its own: it is as old as its last event."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mesh.event_log import Assembler, Chain, Signatures, upcast
+from mesh.event_log import Assembler, Chain, DamagedPieceError, Signatures, upcast
 from mesh.event_log.pieces import Headers
 from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState
@@ -72,12 +72,20 @@ class Ledger:
         """Takes in this record; None if the rest of its event is still to come. LogGapError, DecodeError or ValueError:
         this reading can't go on.
         """
-        body = self._assembler.take(value, headers)
         self.next_offset = offset + 1
-        if body is None:
+        if self.vouching is None:
+            body = self._assembler.take(value, headers)
+            return None if body is None else self._fold(Read(upcast(body), body, offset, value))
+        try:
+            body = self._assembler.take(value, headers)
+        except DamagedPieceError as error:
+            self.vouching.refuse(offset, str(error))
             return None
-        read = Read(upcast(body), body, offset, value)
-        if self.vouching is None or read.event.position <= self.position:
+        event = None if body is None else self.vouching.event_of(body, offset)
+        if body is None or event is None:
+            return None
+        read = Read(event, body, offset, value)
+        if event.position <= self.position:
             return self._fold(read)
         folded = [self._fold(each) for each in self.vouching.take(read)]
         if not folded:

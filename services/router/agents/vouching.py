@@ -7,6 +7,8 @@ Theory of operation
 2. Somebody else may add an event to the topic, without a signature of control. Such an event waits, and holds up
    nothing: the event of control that comes behind it at the same position continues the chain without it.
 3. A signed event that does not continue the log ends the reading: this is another log, or events are missing.
+4. A record that is no event, or that can stand at no place of the log, is refused if control has not signed it. The
+   reading continues: whoever can write to the topic can't keep the router from control's decisions.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from mesh.event_log import Chain, Signatures, UnsignedError
+from google.protobuf.message import DecodeError
+
+from mesh.event_log import Chain, NewerFormatError, Signatures, UnsignedError, upcast
 from mesh.rpc import events
 
 MOST_WAITING: Final = 1_000_000
@@ -37,6 +41,16 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """The records of a reading that control can't have written."""
+
+    records: int = 0
+    offset: int = -1
+    """The offset of the last one."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class _Waiting:
     before: Chain
     read: Read
@@ -53,6 +67,7 @@ class Vouching:
         self._count = self._bytes = 0
         self.reason = ""
         """The reason why the last event that waits is not signed."""
+        self.refused = Refused()
 
     @property
     def waiting(self) -> int:
@@ -64,14 +79,32 @@ class Vouching:
         """Whether the log has a signature, or no event at all."""
         return self._signatures.have_begun or not self._count
 
+    def refuse(self, offset: int, reason: str) -> None:
+        """The record at this offset does not count."""
+        self.refused = Refused(self.refused.records + 1, offset, reason)
+
+    def event_of(self, body: bytes, offset: int) -> events.Event | None:
+        """The event in a record; None if the record is refused. NewerFormatError if control has signed it."""
+        try:
+            return upcast(body)
+        except DecodeError as error:
+            self.refuse(offset, f"it is no event: {error}")
+        except NewerFormatError:
+            try:
+                self._signatures.check_event(events.Event.FromString(body), body)
+            except UnsignedError as error:
+                self.refuse(offset, str(error))
+            else:
+                raise
+        return None
+
     def take(self, read: Read) -> list[Read]:
         """The events that count from now on, in their order; none while this one waits. UnsignedLogError."""
         event = read.event
         try:
             self._signatures.check_event(event, read.body)
         except UnsignedError as error:
-            self.reason = str(error)
-            self._wait(read)
+            self._wait(read, str(error))
             return []
         before = next((each for each in self._ends_before(event.position) if each.fits(event)), None)
         if before is None:
@@ -89,11 +122,14 @@ class Vouching:
         self._count = self._bytes = 0
         return vouched[::-1]
 
-    def _wait(self, read: Read) -> None:
+    def _wait(self, read: Read, reason: str) -> None:
         event = read.event
-        for before in list(self._ends_before(event.position)):
-            if not before.fits(event):
-                continue
+        places = [each for each in self._ends_before(event.position) if each.fits(event)]
+        if not places:
+            self.refuse(read.offset, f"event {event.position} does not continue the log, and {reason}")
+            return
+        self.reason = reason
+        for before in places:
             place = self._waiting.setdefault(event.position, {})
             if place.setdefault(before.after(event, read.body).hash, waits := _Waiting(before, read)) is waits:
                 self._count += 1

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from mesh.routing.policies import Policies
 from tests.bench.figures import Sheet, Table
 from tests.bench.wire.baseline import Baseline
+from tests.bench.wire.guards import allowing_the_bench, quotas_without_a_pause
 from tests.bench.wire.programs import NoProgramsError, Programs, programs
 from tests.bench.wire.rig import PLAIN, Rig, Variant, rig
 from tests.bench.wire.sinks import can_have_tls
@@ -70,6 +72,20 @@ def watched_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactor
         ]
         with rig(wire_programs, variants, folder) as made:
             yield made
+
+
+@pytest.fixture(scope="module")
+def guarded_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A gateway without a policy, beside one that enforces ACLs, one with quotas, and one with both."""
+    acl_policy, quota_policy = allowing_the_bench(), quotas_without_a_pause()
+    variants = [
+        Variant("no policy", {}),
+        Variant("ACLs", {}, policies=Policies(acl_policy)),
+        Variant("quotas", {}, policies=Policies(quota_policy=quota_policy)),
+        Variant("ACLs and quotas", {}, policies=Policies(acl_policy, quota_policy)),
+    ]
+    with rig(wire_programs, variants, tmp_path_factory.mktemp("guarded")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from mesh.routing import ForwardingRule, Match, NamePrefix, RoutingTable, RuleVersion
+from mesh.routing.policies import NO_POLICIES, Policies
 from tests.bench.middles import ROOT
 from tests.bench.test_look_ups import mixed
 from tests.bench.ways import Way, gateway_of, relay
@@ -45,6 +46,7 @@ class Variant:
     """One rule in ten calls its topics otherwise upstream; never those of the bench."""
     upstream_tls: bool = False
     sources: Path = ROOT
+    policies: Policies = NO_POLICIES
 
 
 PLAIN = Variant("gateway", {})
@@ -169,7 +171,7 @@ def _table(variant: Variant, sinks: Sequence[Sink]) -> RoutingTable:
     ]
     ordered = enumerate(zip(CLUSTERS.values(), sinks, strict=True), 1)
     clusters = [each.as_cluster(name, ordinal) for ordinal, (name, each) in ordered]
-    return RoutingTable(1, clusters, versions)
+    return RoutingTable(1, clusters, versions, policies=variant.policies)
 
 
 def _tree(process: psutil.Process | None) -> list[psutil.Process]:

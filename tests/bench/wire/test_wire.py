@@ -48,6 +48,7 @@ class Board:
     several: list[Result] = field(default_factory=list)
     variants: list[Result] = field(default_factory=list)
     watched: list[Result] = field(default_factory=list)
+    guarded: list[Result] = field(default_factory=list)
     latencies: list[Result] = field(default_factory=list)
     crowds: list[list[str]] = field(default_factory=list)
 
@@ -60,11 +61,13 @@ class Board:
         for title, results in by_rates:
             if results:
                 yield Table(title, RATE_COLUMNS, [row for each in results for row in each.rate_rows()], _notes(results))
-        if self.watched:
-            rows = [row for each in self.watched for row in each.cpu_rows()]
-            yield Table(
-                "The wire: what counting and tracing cost", CPU_COLUMNS, rows, [*_notes(self.watched), WATCHED_NOTE]
-            )
+        for title, results in (
+            ("The wire: what counting and tracing cost", self.watched),
+            ("The wire: what ACLs and quotas cost", self.guarded),
+        ):
+            if results:
+                rows = [row for each in results for row in each.cpu_rows()]
+                yield Table(title, CPU_COLUMNS, rows, [*_notes(results), WATCHED_NOTE])
         if self.latencies:
             rows = [row for each in self.latencies for row in each.latency_rows()]
             yield Table("The wire: latency", LATENCY_COLUMNS, rows, [*_notes(self.latencies), LATENCY_NOTE])
@@ -140,6 +143,13 @@ def test_watched(watched_rig: Rig, board: Board, workload: Workload, rounds: int
     """Counts and traces cost small requests most."""
     short = seconds / PARTS_OF_A_ROUND  # a rate is no matter here, and what disturbs a short round disturbs all of it
     board.watched.append(take_turns(watched_rig, watched_rig.ways[1:], workload, rounds * PARTS_OF_A_ROUND, short))
+
+
+@pytest.mark.parametrize("workload", (W4, W1S), ids=of_name)
+def test_guarded(guarded_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
+    """Rounds as short as those of `test_watched`, for the same reason."""
+    short = seconds / PARTS_OF_A_ROUND
+    board.guarded.append(take_turns(guarded_rig, guarded_rig.ways[1:], workload, rounds * PARTS_OF_A_ROUND, short))
 
 
 @pytest.mark.parametrize("workload", CROWDS, ids=of_name)

@@ -57,8 +57,17 @@ CLOSES_AS_ITS_JVM_ENDS = frozenset({Tool.VERIFIABLE_PRODUCER, Tool.VERIFIABLE_CO
 
 
 class ConsoleTools:
-    def __init__(self, bootstrap: str) -> None:
-        self._hosts, self._bootstrap = _hosts(), ("--bootstrap-server", bootstrap)
+    """Kafka's tools at an entrance; one that logs in has the file of its login with each tool."""
+
+    def __init__(self, bootstrap: str, *jvm_options: str) -> None:
+        self._hosts = _hosts(*jvm_options)
+        self._bootstrap: tuple[str, ...] = ("--bootstrap-server", Entrance.of(bootstrap).address)
+        login = of_java(bootstrap)
+        if login:
+            self._login = NamedTemporaryFile("w", suffix=".properties", encoding="utf-8")  # noqa: SIM115 # as long as this is
+            self._login.write(login)
+            self._login.flush()
+            self._bootstrap += ("--command-config", self._login.name)
 
     async def run(self, tool: Tool, *options: str, stdin: str = "") -> str:
         """What the tool prints on stdout. The console producer ends with 0 after a failed send: its log tells."""
@@ -78,10 +87,11 @@ def _java(*further: str) -> list[str]:
 
 
 @cache
-def _hosts() -> Hosts:
+def _hosts(*jvm_options: str) -> Hosts:
     class_path = maven.class_path(PROJECT, KAFKA_VERSION)
     tools = Path(class_path.rpartition(":")[2]).parent / f"kafka-tools-{KAFKA_VERSION}.jar"
-    return Hosts([*_java(str(host_classes(class_path))), "ToolHost", str(tools)])
+    java, *command = _java(str(host_classes(class_path)))
+    return Hosts([java, *jvm_options, *command, "ToolHost", str(tools)])
 
 
 class ConsoleAdmin:
@@ -91,13 +101,7 @@ class ConsoleAdmin:
     can = EVERYTHING
 
     def __init__(self, bootstrap: str) -> None:
-        self._tools = ConsoleTools(Entrance.of(bootstrap).address)
-        self._login = NamedTemporaryFile("w", suffix=".properties", encoding="utf-8")  # noqa: SIM115 # as long as this is
-        self._login.write(of_java(bootstrap))
-        self._login.flush()
-
-    async def _run(self, tool: Tool, *options: str) -> str:
-        return await self._tools.run(tool, *options, "--command-config", self._login.name)
+        self._run = ConsoleTools(bootstrap).run
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         await self._run(Tool.TOPICS, "--create", "--topic", topic, "--partitions", str(partitions))
@@ -134,4 +138,3 @@ class ConsoleAdmin:
 
     async def close(self) -> None:
         """Each tool ends by itself."""
-        self._login.close()

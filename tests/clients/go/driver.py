@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.clients import builds
@@ -18,9 +19,12 @@ def command(library: str, bootstrap: str, *version: str) -> list[str]:
     return [str(_built() / "clients"), library, bootstrap, *version]
 
 
-def login_command(library: str, bootstrap: str, authority: Path, mechanism: str, topic: str, count: int) -> list[str]:
-    """The program that writes values over TLS as alice. Its environment needs SECRET, a password or a token."""
-    return [str(_built() / "login"), library, bootstrap, str(authority), mechanism, topic, str(count)]
+def login_command(
+    library: str, bootstrap: str, authority: Path, mechanism: str, topics: Sequence[str], values: Sequence[str]
+) -> list[str]:
+    """The program that writes values over TLS and reads them. Its environment has the secrets (`login/main.go`)."""
+    where = [bootstrap, str(authority), mechanism]
+    return [str(_built() / "login"), library, *where, ",".join(topics), *values]
 
 
 def _built() -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.clients import maven
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS
+from tests.clients.entrances import Entrance, of_java
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.fixtures.toolchains import need
 
@@ -59,10 +60,11 @@ class Mirror:
             "replication", "config.storage.replication", "offset.storage.replication", "status.storage.replication",
             "offset-syncs.topic.replication", "checkpoints.topic.replication", "heartbeats.topic.replication",
         )  # fmt: skip
+        address = Entrance.of(self.bootstrap).address
         settings = {
             "clusters": f"{self.source}, mesh",
-            f"{self.source}.bootstrap.servers": self.bootstrap,
-            "mesh.bootstrap.servers": self.bootstrap,
+            f"{self.source}.bootstrap.servers": address,
+            "mesh.bootstrap.servers": address,
             f"{self.source}->mesh.enabled": "true",
             f"{self.source}->mesh.topics": self.topic,
             f"mesh->{self.source}.enabled": "false",
@@ -71,4 +73,7 @@ class Mirror:
             "offset.flush.interval.ms": "1000",
             **{f"{what}.factor": "-1" for what in replicated},
         }
-        return "".join(f"{name} = {value}\n" for name, value in settings.items())
+        login = of_java(self.bootstrap).splitlines()
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        lines += [f"{cluster}.{line}" for cluster in (self.source, "mesh") for line in login]
+        return "".join(f"{line}\n" for line in lines)

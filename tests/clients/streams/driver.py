@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.clients import maven
 from tests.clients.contract import ClientError
+from tests.clients.entrances import Entrance, of_java
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.clients.processes import JsonLines
 from tests.fixtures.toolchains import need
@@ -41,8 +42,12 @@ class WordCount:
     @property
     def command(self) -> list[str]:
         jvm = [str(need("java")[0]), *JVM_OPTIONS, "-cp", class_path(), "mesh.clients.WordCount"]
-        options = [self.bootstrap, self.application, self.guarantee, str(self.state), self.input, self.output]
-        return [*jvm, *options, self.protocol]
+        options = [Entrance.of(self.bootstrap).address, self.application, self.guarantee, str(self.state)]
+        return [*jvm, *options, self.input, self.output, self.protocol, str(self._login)]
+
+    @property
+    def _login(self) -> Path:
+        return self.state / "login.properties"
 
     @property
     def internal_topics(self) -> tuple[str, str]:
@@ -59,6 +64,8 @@ class WordCount:
             if line["state"] == "RUNNING":
                 runs.set()
 
+        self.state.mkdir(exist_ok=True)
+        self._login.write_text(of_java(self.bootstrap), encoding="utf-8")
         program = await JsonLines.start(self.command, on_line)
         try:
             try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mesh.rpc import drains, drains_grpc
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.consoles import OPERATOR, VIEWER, Consoled
 from tests.fixtures.readers import Readers
-from tests.integration.control.world import create_topic
+from tests.integration.control.world import CALL, create_topic
 
 
 async def test_a_move_is_planned_begun_followed_and_cancelled(
@@ -47,4 +48,11 @@ async def test_a_move_is_planned_begun_followed_and_cancelled(
         assert (await vera.sends(move, f"{move}/cancel")).status_code == 403
         assert (await ada.sends(move, f"{move}/cancel", reason="not today")).status_code == 303
         assert "State cancelled" in await ada.sees(move)
+        assert "Drains of clusters" not in await ada.sees("/moves")
+        spec = drains.DrainSpec(source_cluster="c1", target_cluster="c2", topics=topic)
+        request = drains.StartDrainRequest(spec=spec)
+        await drains_grpc.DrainServiceStub(console.world.channel).StartDrain(request, timeout=CALL)
+        page = await vera.sees("/moves")
+        assert "Drains of clusters" in page
+        assert "c1 c2 running 0 of 1 moved, 0 stay" in page
     assert (await console.world.explain(topic)).cluster == "c1"

@@ -14,6 +14,7 @@ from mesh.rpc import (
     acls_grpc,
     admin,
     admin_grpc,
+    drains_grpc,
     grants,
     grants_grpc,
     listeners_grpc,
@@ -48,6 +49,7 @@ class Person:
         self.clusters = admin_grpc.ClusterServiceStub(channel)
         self.acls = acls_grpc.AclServiceStub(channel)
         self.listeners = listeners_grpc.ListenerServiceStub(channel)
+        self.drains = drains_grpc.DrainServiceStub(channel)
         self.users = users_grpc.UserServiceStub(channel)
         self.transactions = transactions_grpc.TransactionServiceStub(channel)
         self.access = grants_grpc.AccessServiceStub(channel)

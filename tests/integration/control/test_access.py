@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from mesh.rpc import access, admin, admin_grpc, grants, grants_grpc, routing
+from mesh.rpc import access, admin, admin_grpc, audit, audit_grpc, grants, grants_grpc, routing
 from mesh.rpc.channels import open_channel
 from mesh.rpc.tls import RpcTls
 from services.control.store import leader
@@ -342,3 +342,23 @@ async def test_meshctl_grants_explains_and_revokes(secured: World, authority: Au
     assert said.startswith("ada has no rights any more (revision ")
     code, said = await meshctl(ada, "status")
     assert "a decision has taken all rights from ada" in said
+
+
+async def test_a_narrowed_viewer_looks_up_refusals_about_its_own_topics_alone(
+    secured: World, authority: Authority
+) -> None:
+    async with (
+        caller(secured, authority, "viewer", "root") as root,
+        caller(secured, authority, "viewer", "ada") as ada,
+    ):
+        await root.grant("ada", VIEWER, topic_prefixes=["shop."])
+        stub = audit_grpc.AuditServiceStub(ada.channel)
+
+        async def look_up(topic: str = "", topic_prefix: str = "") -> audit.ListRefusalsResponse:
+            request = audit.ListRefusalsRequest(principal="User:bob", topic=topic, topic_prefix=topic_prefix)
+            return await stub.ListRefusals(request, timeout=CALL)
+
+        for allowed in (look_up("shop.orders"), look_up(topic_prefix="shop.")):
+            assert (await allowed).freshness.problem
+        for beyond in (look_up(), look_up("pay"), look_up(topic_prefix="sh")):
+            await refused(beyond, DENIED, "needs the role viewer")

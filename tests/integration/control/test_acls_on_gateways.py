@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Producer
 from mesh.rpc import acls
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
+from tests.fixtures.pulses import Pulse
 from tests.fixtures.waiting import wait_until
 from tests.integration.control.test_acls import Acls, acl, router_of
 from tests.integration.control.world import World, create_topic
@@ -19,7 +20,11 @@ from tests.integration.router.parts import WITHIN_S, ServiceProcess
 
 SOON_S = 10.0
 """1 s on a machine that is not busy."""
+REVOKED_S = 1.0
+"""From control's answer to the client's end of its connection, less the time for which this process stood still."""
 ANSWER_S = 60.0
+API_VERSIONS = bytes.fromhex("0000000a00120000000000010000")
+"""Version 0, without a client.id."""
 
 
 def write(bootstrap: str, topic: str) -> KafkaError | None:
@@ -68,7 +73,17 @@ async def test_a_client_may_write_as_soon_as_a_decision_says_so_and_no_longer(
             writes = acl(topic, "User:ANONYMOUS", operation=acls.ACL_OPERATION_WRITE)
             await control.create(writes)
             await becomes(0)
-            await control.create(acl(topic, "User:*", permission=acls.ACL_PERMISSION_DENY, operation=writes.operation))
+            connected, sender = await asyncio.open_connection("127.0.0.1", port)
+            sender.write(API_VERSIONS)
+            await connected.readexactly(int.from_bytes(await connected.readexactly(4), "big"))
+            await control.create(
+                acl(topic, "User:*", permission=acls.ACL_PERMISSION_DENY, operation=acls.ACL_OPERATION_ALL)
+            )
+            async with Pulse() as pulse, asyncio.timeout(ANSWER_S):
+                began = time.monotonic()
+                assert await connected.read() == b"", "a client without any right is sent away"
+                assert time.monotonic() - began - pulse.stood_still_s <= REVOKED_S
+            sender.close()
             await becomes(refused)
             await control.mode(acls.ACL_MODE_OBSERVE, "User:root")
             await becomes(0)

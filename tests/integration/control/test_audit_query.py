@@ -11,10 +11,11 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy.dialects import postgresql
 
 from mesh.rpc import audit
-from services.control.domain.audit.queries import HOW_TO_START, audit_query
+from services.control.domain.audit.queries import HOW_TO_START, AuditQuery, audit_query, refusal_query
 from services.control.store.record_audits import _select
 from tests.integration.control.world import CALL, World, refused
 
@@ -55,9 +56,9 @@ class AuditTable:
         )
         await self._connection.execute("analyze audit_events")
 
-    async def index_for(self, request: audit.QueryAuditRequest) -> str:
+    async def index_for(self, query: AuditQuery) -> str:
         """The index of the table with which PostgreSQL answers."""
-        statement = _select(audit_query(request, START + timedelta(hours=1)), None).limit(10)
+        statement = _select(query, None).limit(10)
         said = statement.compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})  # type: ignore[no-untyped-call]
         cursor = await self._connection.execute(f"explain (format json) {said}".encode())
         [(plans,)] = await cursor.fetchall()
@@ -199,7 +200,78 @@ async def test_it_is_said_that_the_pipeline_has_ended(world: World, table: Audit
 )
 async def test_each_question_is_answered_by_its_index(table: AuditTable, asked: dict[str, Any], index: str) -> None:
     await table.add_many(START)
-    assert await table.index_for(audit.QueryAuditRequest(**asked)) == f"audit_events_{index}"
+    wanted = audit_query(audit.QueryAuditRequest(**asked), START + timedelta(hours=1))
+    assert await table.index_for(wanted) == f"audit_events_{index}"
+
+
+async def test_refusals_of_a_principal_are_found_by_their_index(table: AuditTable) -> None:
+    await table.add_many(START)
+    await table._connection.execute(
+        "update audit_events set audit_type = 'AUTHORIZATION', key = 'User:u-' || \"offset\" where \"offset\" % 2 = 0"
+    )
+    await table._connection.execute("analyze audit_events")
+    wanted = refusal_query(audit.ListRefusalsRequest(principal="User:u-4"), START + timedelta(hours=1))
+    assert await table.index_for(wanted) == "audit_events_refused"
+
+
+async def refusals(world: World, **asked: Any) -> audit.ListRefusalsResponse:
+    return await world.audit.ListRefusals(audit.ListRefusalsRequest(**asked), timeout=CALL)
+
+
+def times(**span: datetime) -> dict[str, Timestamp]:
+    made = {name: Timestamp() for name in span}
+    for name, time in span.items():
+        made[name].FromDatetime(time)
+    return made
+
+
+async def test_a_clients_refusals_are_listed_the_newest_first_with_their_reasons(
+    world: World, table: AuditTable
+) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    bob = {"audit_type": "AUTHORIZATION", "audit_status": "FAILURE", "key": "User:bob", "service_id": "g1"}
+    for minutes, fields in (
+        (50, {"topic": "shop.a", "stacktrace": "User:bob may not Write"}),
+        (40, {"topic": "shop%a"}),
+        (30, {"topic": "pay", "audit_type": "VALIDATION", "partition": 3, "audit_status": "SUCCESS"}),
+        (20, {"topic": None}),
+        (10, {"key": "User:eve", "topic": "pay"}),
+        (5, {"audit_type": "PRODUCER", "topic": "pay"}),
+        (2000, {"topic": "old"}),
+    ):
+        await table.add(now - timedelta(minutes=minutes), **{**bob, **fields})
+
+    found = await refusals(world, principal="User:bob")
+    assert [each.topic for each in found.refusals] == ["", "pay", "shop%a", "shop.a"]
+    oldest = audit.Refusal(
+        principal="User:bob", audit_type="AUTHORIZATION", topic="shop.a", partition=-1, enforced=True,
+        reason="User:bob may not Write", gateway="g1", **times(time=now - timedelta(minutes=50)),
+    )  # fmt: skip
+    assert found.refusals[-1] == oldest
+    assert (found.refusals[1].enforced, found.refusals[1].partition) == (False, 3)
+    assert found.freshness.problem.endswith(HOW_TO_START)
+
+    first = await refusals(world, principal="User:bob", page_size=3)
+    rest = await refusals(world, principal="User:bob", page_size=3, page_token=first.next_page_token)
+    assert [*first.refusals, *rest.refusals] == list(found.refusals)
+    assert rest.next_page_token == ""
+
+    since = times(start_time=now - timedelta(days=3), end_time=now - timedelta(minutes=45))
+    assert [each.topic for each in (await refusals(world, principal="User:bob", **since)).refusals] == ["shop.a", "old"]
+    of_prefix = await refusals(world, principal="User:bob", topic_prefix="shop%")
+    assert [each.topic for each in of_prefix.refusals] == ["shop%a"]
+    of_topic = await refusals(world, topic="pay")
+    assert [each.principal for each in of_topic.refusals] == ["User:eve", "User:bob"]
+
+    wrong = grpc.StatusCode.INVALID_ARGUMENT
+    await refused(refusals(world), wrong, "the principal or the topic is needed")
+    await refused(refusals(world, principal="bob"), wrong, "expected User:NAME")
+    await refused(refusals(world, topic_prefix="shop.", topic="pay"), wrong, "stands beside a principal")
+    backwards = times(start_time=now, end_time=now - timedelta(hours=1))
+    await refused(refusals(world, principal="User:bob", **backwards), wrong, "is not after start_time")
+    await refused(
+        refusals(world, principal="User:eve", page_token=first.next_page_token), wrong, "not a token of this list"
+    )
 
 
 async def test_without_its_tables_the_question_is_refused(world: World, table: AuditTable) -> None:

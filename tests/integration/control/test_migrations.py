@@ -57,8 +57,8 @@ def indexes(url: str) -> dict[str, bool]:
 def check_up_to_date(url: str) -> None:
     found = indexes(url)
     names = ("correlation_id", "traceability_id", "trace_id")
-    wanted = [f"audit_events_{name}" for name in names]
-    wanted += [f"audit_events_{day}_{name}" for day in DAYS for name in (*names, "event_id")]
+    wanted = [f"audit_events_{name}" for name in (*names, "refused")]
+    wanted += [f"audit_events_{day}_{name}" for day in DAYS for name in (*names, "event_id", "refused")]
     assert {name: found.get(name) for name in wanted} == dict.fromkeys(wanted, True)
     assert "audit_events_pkey" not in found
 

@@ -18,6 +18,7 @@ from mesh.rpc import events, routing
 from services.control.domain.past.snapshots import view_to_bytes
 from services.control.store import log_signing
 from services.control.store.log import columns_of
+from services.gateway.downstream.last_table import FILE_NAME
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.members import certificate_of
@@ -115,6 +116,52 @@ async def test_a_record_that_somebody_else_wrote_into_mesh_events_moves_no_topic
     await signed.set("cherries", "c1")
     await is_at(router, before + 1)
     assert "no signature" in router.log_file.read_text()
+
+
+async def test_a_gateway_goes_on_with_its_table_while_its_router_refuses_what_others_wrote(
+    signed: World,
+    start_router: Callable[..., ServiceProcess],
+    events_topic: str,
+    authority: Authority,
+    tmp_path: Path,
+) -> None:
+    router, port, before = start_router(), free_block(2), signed.control.journal.view.position
+    settings = {
+        "NAME": "g1",
+        "LISTEN": f"127.0.0.1:{port}",
+        "ROUTER_ADDRESSES": router.address,
+        "STATE_DIR": str(tmp_path / "state"),
+        "RPC_TLS_FOLDER": str(certificate_of(authority, "gateway", "g1").folder),
+    }
+    gateway = ServiceProcess("gateway", port, tmp_path / "g1.log", settings)
+    gateway.start()
+    try:
+
+        def runs(revision: int) -> None:
+            wait_until(lambda: gateway.metric("table_revision") == revision, f"g1 runs {revision}", WITHIN)
+
+        await asyncio.to_thread(wait_until, lambda: gateway.ready() == "ready", "it is ready", WITHIN)
+        await asyncio.to_thread(runs, before)
+        far = forged(Chain(before + 7))
+        continuing = forged(signed.control.journal.chain)
+        producer = Producer({"bootstrap.servers": signed.home})
+        for value in (b"\xff\xff", far.SerializeToString(), continuing.SerializeToString()):
+            producer.produce(events_topic, value, partition=0)
+        assert await asyncio.to_thread(producer.flush, CALL) == 0
+        await is_at(router, before, unsigned=1)
+        assert router.metric("log_refused_records_total") == 2
+        said = router.log_file.read_text()
+        assert "records of the log that control has not written are refused" in said
+        assert "events that control has not signed do not count" in said
+        assert gateway.metric("table_revision") == before
+
+        await signed.set("cherries", "c1")
+        await asyncio.to_thread(runs, before + 1)
+        kept = tmp_path / "state" / FILE_NAME
+        await asyncio.to_thread(wait_until, lambda: b"cherries" in kept.read_bytes(), "the table is on disk", WITHIN)
+        assert b"bananas" not in kept.read_bytes()
+    finally:
+        await asyncio.to_thread(gateway.stop)
 
 
 async def test_a_log_that_control_has_not_signed_is_refused_unless_the_router_may_take_it(

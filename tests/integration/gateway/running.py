@@ -25,7 +25,9 @@ from mesh.routing import (
     UpstreamCluster,
 )
 from mesh.routing.policies import Policies
-from mesh.rpc import listeners, protection, validation
+from mesh.rpc import listeners, protection, stitches, validation
+from mesh.stitches import StitchedLog
+from mesh.stitches.codec import log_to_proto
 from mesh.validation import Rule
 from mesh.validation.codec import rule_to_proto
 from services.gateway.downstream import last_table
@@ -49,6 +51,7 @@ class Rules:
         self._validation: validation.ValidationPolicy | None = None
         self._protection: protection.ProtectionPolicy | None = None
         self._listeners: listeners.ListenerPolicy | None = None
+        self._stitches: stitches.StitchPolicy | None = None
         self.table = RoutingTable(1, self._clusters)
 
     def to(self, cluster: str, topics: Iterable[str]) -> RoutingTable:
@@ -72,6 +75,12 @@ class Rules:
         """The next revision, with these rules of protection in the place of all before."""
         revision = self.table.revision + 1
         self._protection = protection.ProtectionPolicy(rules=map(protection_to_proto, rules), revision=revision)
+        return self._at(revision)
+
+    def stitched(self, *logs: StitchedLog) -> RoutingTable:
+        """The next revision, with these stitched logs in the place of all before."""
+        revision = self.table.revision + 1
+        self._stitches = stitches.StitchPolicy(logs=map(log_to_proto, logs), revision=revision)
         return self._at(revision)
 
     def listening(self, *decided: DecidedListener) -> RoutingTable:
@@ -111,6 +120,7 @@ class Rules:
                 validation_policy=self._validation,
                 protection_policy=self._protection,
                 listener_policy=self._listeners,
+                stitch_policy=self._stitches,
             ),
         )
         return self.table
@@ -178,17 +188,29 @@ class RunningGateway:
 
         self.call(work)
 
+    def hold(self, after: RoutingTable) -> None:
+        """Hold the topics that `after` moves, until the old clusters have answered."""
+
+        async def work() -> None:
+            hold = self.gateway.mesh.begin_hold(after)
+            async with asyncio.timeout(MOVE_S):
+                await hold.complete.wait()
+
+        self.call(work)
+
+    def switch(self, table: RoutingTable) -> None:
+        """End the hold under this table."""
+
+        async def work() -> None:
+            self.gateway.mesh.end_hold(table)
+
+        self.call(work)
+
     def move(self, table: RoutingTable) -> None:
         """Hold, wait for the old cluster's answers, switch: as a router orders it."""
 
-        async def work() -> None:
-            mesh = self.gateway.mesh
-            hold = mesh.begin_hold(table)
-            async with asyncio.timeout(MOVE_S):
-                await hold.complete.wait()
-            mesh.end_hold(table)
-
-        self.call(work)
+        self.hold(table)
+        self.switch(table)
 
     def close(self) -> None:
         if not self._thread.is_alive():

@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     ResourceType,
 )
 
+from mesh.validation import Compression, Rule
 from services.gateway.downstream import audit_trail
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.traffic import LAST_REPORT_S, ToldTraffic, read_whole_topic
@@ -119,3 +120,26 @@ def test_a_record_that_its_broker_refuses_is_told_with_the_reason(
     assert (event["key"], event["auditStatus"], "offset" in event) == ("too-large", "FAILURE", False)
     assert event["stacktrace"].startswith("MESSAGE_TOO_LARGE")
     assert told_traffic.figures(api="Produce", topic=bananas).errors == 1
+
+
+def test_refusals_are_told_although_no_topic_is_audited(
+    told_traffic: ToldTraffic,
+    audit_topic: str,
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    apples: str,
+) -> None:
+    create_topic(kafka_c1, apples)
+    rules.to("c1", [apples])
+    table = rules.validated(Rule("zstd", apples, compression_types=(Compression.ZSTD,)))
+    gateway = start_gateway(table, audit_records_topic=audit_topic, **told_traffic.settings)
+    with pytest.raises(AssertionError, match="INVALID_RECORD"):
+        produce(gateway.address, apples, ["plain"])
+    gateway.close()
+    [(_, value)] = read_whole_topic(kafka_c1.bootstrap, audit_topic)
+    told = json.loads(value)
+    assert (told["auditType"], told["auditStatus"], told["topic"]) == ("VALIDATION", "FAILURE", apples)
+    assert told["key"] == "User:ANONYMOUS"
+    assert told["stacktrace"].endswith("has to be zstd (rule 'zstd' of the mesh)")

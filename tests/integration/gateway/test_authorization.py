@@ -44,15 +44,15 @@ MODES = {"enforce": acls.ACL_MODE_ENFORCE, "observe": acls.ACL_MODE_OBSERVE, "of
 
 
 def acl(line: str) -> acls.Acl:
-    """Such as "allow alice read topic orders...", with dots behind a prefix."""
-    permission, user, operation, kind, name = line.split()
+    """Such as "allow alice read topic orders... 10.0.0.1", with dots behind a prefix; the address may be left out."""
+    permission, user, operation, kind, name, host = f"{line} *".split()[:6]
     pattern = acls.ACL_PATTERN_TYPE_PREFIXED if name.endswith("...") else acls.ACL_PATTERN_TYPE_LITERAL
     return acls.Acl(
         resource_type=acls.AclResourceType.Value(f"ACL_RESOURCE_TYPE_{kind.upper()}"),
         resource_name=name.removesuffix("..."),
         pattern_type=pattern,
-        principal=f"User:{user}",
-        host="*",
+        principal=user if ":" in user else f"User:{user}",
+        host=host,
         operation=acls.AclOperation.Value(f"ACL_OPERATION_{operation.upper()}"),
         permission=acls.AclPermission.Value(f"ACL_PERMISSION_{permission.upper()}"),
     )

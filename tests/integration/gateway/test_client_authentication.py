@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonError
-from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 from prometheus_client import REGISTRY, generate_latest
 from structlog.testing import capture_logs
 
 from mesh import server_certificate
-from mesh.connection_security import Mechanism
+from mesh.routing import RoutingTable
+from mesh.routing.policies import Policies
+from mesh.rpc import acls
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
-from tests.clients import maven
-from tests.clients.console.driver import KAFKA_VERSION, PROJECT, Tool
-from tests.clients.go.driver import login_command
-from tests.clients.java.driver import JVM_OPTIONS
+from tests.clients.contract import ClientError
+from tests.clients.doors import LIBRARIES, NO_GROUP, Door, Kind, by_java, by_librdkafka
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.oauth_issuer import AUDIENCE, CLIENT_ID, FakeIssuer
 from tests.fixtures.ports import free_block
 from tests.fixtures.sweeps import mostly
-from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
 from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.test_authorization import acl
 
 PASSWORD = "Tr0ub4dor&3 with spaces"
 WRONG = "never-in-a-log"
@@ -57,6 +48,7 @@ class House:
     """A gateway whose clients log in over TLS, and what they need for it."""
 
     gateway: RunningGateway
+    table: RoutingTable
     cluster: KafkaCluster
     topic: str
     authority: Authority
@@ -76,6 +68,21 @@ class House:
     def counted(self, what: str, mechanism: str) -> float:
         labels = {"listener": self.listener, "mechanism": mechanism}
         return REGISTRY.get_sample_value(f"kafka_mesh_gateway_{what}_total", labels) or 0
+
+    def door(self, mechanism: str, **more: Any) -> Door:
+        """For alice, or with a token of the issuer."""
+        secret = self.issuer.token() if mechanism == Kind.OAUTHBEARER else PASSWORD
+        return Door(Kind(mechanism), self.bootstrap, self.authority.certificate, "alice", secret, **more)
+
+    def decide(self, *lines: str) -> None:
+        """These ACLs are enforced from now on, and let each client be idempotent."""
+        revision = self.table.revision + 1
+        always = ("allow * idempotent_write cluster kafka-cluster", f"allow * read group {NO_GROUP}")
+        given = [acl(line.replace("TOPIC", self.topic)) for line in (*lines, *always)]
+        policy = acls.AclPolicy(mode=acls.ACL_MODE_ENFORCE, acls=given, revision=revision)
+        before = self.table
+        self.table = RoutingTable(revision, before.clusters.values(), before.versions, policies=Policies(policy))
+        self.gateway.follow(self.table)
 
     def confluent(self, mechanism: str, name: str = "alice", password: str = PASSWORD) -> dict[str, Any]:
         trusted = {
@@ -105,7 +112,7 @@ def house(
     request: pytest.FixtureRequest,
 ) -> Iterator[House]:
     topic = unique_name("apples")
-    create_topic(kafka_c1, topic)
+    create_topic(kafka_c1, topic, 1)
     authority = Authority(tmp_path / "tls")
     signed = authority.sign("gateway")
     users = tmp_path / "users.yaml"
@@ -113,125 +120,22 @@ def house(
     users.write_bytes(written(Users({"alice": verifiers, "bob": verifiers}, b"s" * 32)))
     issuer = FakeIssuer(tmp_path, authority)
     issuer.name = issuer.address
+    given = dict(getattr(request, "param", {}))
+    scopes = given.pop("required_scopes", "")
+    table = rules.to("c1", [topic])
     with issuer.running():
         gateway = start_gateway(
-            rules.to("c1", [topic]),
+            table,
             listen=f"SASL_SSL://127.0.0.1:{free_block(1)}",
             sasl_mechanisms=(" ".join(MECHANISMS),),
             users_file=users,
             tls_certificate=signed.certificate,
             tls_key=signed.key,
-            token_issuers=({"issuer": issuer.name, "audience": AUDIENCE},),
+            token_issuers=({"issuer": issuer.name, "audience": AUDIENCE, "required_scopes": scopes},),
             token_keys_ca=authority.certificate,
-            **getattr(request, "param", {}),
+            **given,
         )
-        yield House(gateway, kafka_c1, topic, authority, issuer, users, signed.certificate, signed.key)
-
-
-def by_confluent(house: House, mechanism: str) -> None:
-    producer = Producer(house.confluent(mechanism) | {"enable.idempotence": True})
-    for value in VALUES:
-        producer.produce(house.topic, value)
-    assert producer.flush(ANSWER_S) == 0
-
-
-def by_kafka_python(house: House, mechanism: str) -> None:
-    class Provider(PythonTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-        def token(self) -> str:
-            return house.issuer.token()
-
-        def extensions(self) -> dict[str, str]:
-            return {}
-
-    producer = KafkaProducer(
-        bootstrap_servers=house.bootstrap,
-        security_protocol="SASL_SSL",
-        ssl_cafile=str(house.authority.certificate),
-        sasl_mechanism=mechanism,
-        sasl_plain_username="alice",
-        sasl_plain_password=PASSWORD,
-        sasl_oauth_token_provider=Provider() if mechanism == "OAUTHBEARER" else None,
-        enable_idempotence=True,
-    )
-    for sent in [producer.send(house.topic, value.encode()) for value in VALUES]:
-        sent.get(ANSWER_S)
-    producer.close()
-
-
-def by_aiokafka(house: House, mechanism: str) -> None:
-    class Provider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-        async def token(self) -> str:
-            return house.issuer.token()
-
-    async def produce() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=house.bootstrap,
-            security_protocol="SASL_SSL",
-            ssl_context=create_ssl_context(cafile=str(house.authority.certificate)),
-            sasl_mechanism=mechanism,
-            sasl_plain_username="alice",
-            sasl_plain_password=PASSWORD,
-            sasl_oauth_token_provider=Provider() if mechanism == "OAUTHBEARER" else None,
-            enable_idempotence=True,
-        )
-        async with asyncio.timeout(ANSWER_S), producer:
-            for value in VALUES:
-                await producer.send_and_wait(house.topic, value.encode())
-
-    asyncio.run(produce())
-
-
-def by_go(library: str, house: House, mechanism: str) -> None:
-    done = go(library, house, mechanism)
-    assert done.returncode == 0, done.stderr
-
-
-def go(library: str, house: House, mechanism: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
-    secret = house.issuer.token() if mechanism == "OAUTHBEARER" else password
-    command = login_command(library, house.bootstrap, house.authority.certificate, mechanism, house.topic, len(VALUES))
-    environment = os.environ | {"SECRET": secret}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-
-
-def java(house: House, mechanism: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
-    """Kafka's own tool writes 20 records."""
-    module = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
-    login = f'org.apache.kafka.common.security.{module} required username="alice" password="{password}";'
-    config = house.users.parent / f"java-{mechanism}.properties"
-    config.write_text(
-        f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\nsasl.jaas.config={login}\n"
-        f"ssl.truststore.type=PEM\nssl.truststore.location={house.authority.certificate}\n"
-    )
-    tool = ["-cp", maven.class_path(PROJECT, KAFKA_VERSION), Tool.PRODUCER_PERF_TEST, "--command-config", str(config)]
-    what = ["--topic", house.topic, "--num-records", str(len(VALUES)), "--record-size", "10", "--throughput", "-1"]
-    command = [str(need("java")[0]), *JVM_OPTIONS, *tool, "--bootstrap-server", house.bootstrap, *what]
-    return subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-
-
-def by_java(house: House, mechanism: str) -> None:
-    done = java(house, mechanism)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-CLIENTS: dict[str, Callable[[House, str], None]] = {
-    "confluent": by_confluent,
-    "kafka-python": by_kafka_python,
-    "aiokafka": by_aiokafka,
-    "franz-go": partial(by_go, "franz-go"),
-    "sarama": partial(by_go, "sarama"),
-}
-
-
-def test_each_client_logs_in_by_each_mechanism_and_writes(house: House) -> None:
-    for mechanism in MECHANISMS:
-        for name, write in CLIENTS.items():
-            before = house.counted("successful_authentications", mechanism)
-            write(house, mechanism)
-            assert house.counted("successful_authentications", mechanism) > before, (name, mechanism)
-    for mechanism in ("SCRAM-SHA-512", "PLAIN"):
-        by_java(house, mechanism)
-    assert len(read_all(house.cluster.bootstrap, house.topic)) == len(VALUES) * (len(MECHANISMS) * len(CLIENTS) + 2)
-    assert sum(house.counted("failed_authentications", mechanism) for mechanism in MECHANISMS) == 0
+        yield House(gateway, table, kafka_c1, topic, authority, issuer, users, signed.certificate, signed.key)
 
 
 def test_clients_are_known_by_their_principals(house: House) -> None:
@@ -269,50 +173,13 @@ def test_a_wrong_password_is_told_and_planted_secrets_are_found_nowhere(
                 sasl_plain_password=WRONG,
                 bootstrap_timeout_ms=REFUSED_MS,
             )
-        by_confluent(house, mechanism)
+        assert by_librdkafka(house.door(mechanism), [house.topic], VALUES)
     assert told[0].code() == KafkaError._AUTHENTICATION
     assert "Authentication failed" in told[0].str()
     assert house.counted("failed_authentications", mechanism) >= 2
     shown = f"{logs} {told} {generate_latest().decode()} {house.gateway.gateway._settings!r}"
     keys = house.users.read_text().partition("stored_key=")[2][:40]
     assert all(secret not in shown for secret in (WRONG, PASSWORD, keys))
-
-
-def test_java_is_told_of_a_wrong_password(house: House) -> None:
-    done = java(house, "SCRAM-SHA-256", WRONG)
-    assert "SaslAuthenticationException: Authentication failed during authentication due to invalid credentials" in (
-        done.stdout + done.stderr
-    )
-
-
-@pytest.mark.parametrize("library", ["franz-go", "sarama"])
-def test_go_clients_are_told_of_a_wrong_password(library: str, house: House) -> None:
-    done = go(library, house, "SCRAM-SHA-512", WRONG)
-    assert done.returncode == 1
-    assert "SASL Authentication failed" in done.stderr or "SASL_AUTHENTICATION_FAILED" in done.stderr
-
-
-def test_a_token_for_others_is_refused(house: House) -> None:
-    class Provider(PythonTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-        def token(self) -> str:
-            header, claims, signature = house.issuer.token().split(".")
-            forged = ("B" if signature[0] == "A" else "A") + signature[1:]
-            return f"{header}.{claims}.{forged}"
-
-        def extensions(self) -> dict[str, str]:
-            return {}
-
-    with capture_logs() as logs, pytest.raises(PythonError):
-        KafkaProducer(
-            bootstrap_servers=house.bootstrap,
-            security_protocol="SASL_SSL",
-            ssl_cafile=str(house.authority.certificate),
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=Provider(),
-            bootstrap_timeout_ms=REFUSED_MS,
-        )
-    reasons = {each["reason"] for each in logs if "reason" in each}
-    assert reasons == {"the token is not valid: its signature is not the issuer's"}
 
 
 @pytest.mark.parametrize("house", [{"sasl_max_session_s": 2.0}], indirect=True)
@@ -336,28 +203,6 @@ def test_sessions_are_renewed_without_the_loss_of_a_record(mechanism: str, house
     )
 
 
-def test_a_deleted_user_is_out_within_a_second(house: House) -> None:
-    told: list[KafkaError] = []
-    kept, other = (
-        Producer(house.confluent("SCRAM-SHA-512", name) | {"error_cb": told.append}) for name in ("alice", "bob")
-    )
-    for producer in (kept, other):
-        producer.list_topics(timeout=ANSWER_S)
-    verifiers = {Mechanism.SCRAM_SHA_512: Verifier.of_password(Mechanism.SCRAM_SHA_512, PASSWORD)}
-    with capture_logs() as logs:
-        house.users.write_bytes(written(Users({"carol": verifiers}, b"s" * 32)))
-        began = time.monotonic()
-        wait_until(
-            lambda: not any(e.session.proved.name == "alice" for e in list(house.gateway.gateway.connections)),
-            "the user's connections end",
-            ANSWER_S,
-        )
-        took = time.monotonic() - began
-        wait_until(lambda: kept.poll(0.1) or told, "the client hears that it can't log in again", ANSWER_S)
-    assert took < 5, "1 s on a machine that is not busy"
-    assert any(each["event"] == "closing a connection: its user has changed" for each in logs)
-
-
 def test_a_renewed_certificate_counts_for_new_connections_and_ends_none(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,7 +215,7 @@ def test_a_renewed_certificate_counts_for_new_connections_and_ends_none(
         house.take("renewed")
         wait_until(lambda: any(each["event"] == "certificates loaded again" for each in logs), "it is taken", ANSWER_S)
     assert house.certificate.stat().st_mtime_ns != time_before
-    by_kafka_python(house, "PLAIN")
+    assert by_librdkafka(house.door("PLAIN"), [house.topic], VALUES)
     producer.produce(house.topic, "after")
     assert producer.flush(ANSWER_S) == 0
     assert before <= {each.session.number for each in list(house.gateway.gateway.connections)}
@@ -406,3 +251,45 @@ def test_the_name_in_a_certificate_becomes_the_principal_by_the_rules(
         unknown = Producer(config(stranger))
         wait_until(lambda: unknown.poll(0.1) or logs, "the gateway closes the connection", ANSWER_S)
     assert logs[0]["event"] == "closing a connection: no mapping rule matches the certificate"
+
+
+@pytest.mark.parametrize("house", [{"required_scopes": "consume kafka"}], indirect=True)
+def test_a_token_without_the_scopes_that_its_issuer_needs_is_refused(house: House) -> None:
+    """librdkafka gets its tokens from the issuer by itself; Java says what it hears."""
+    house.issuer.scope = "produce consume"
+    told: list[KafkaError] = []
+    with capture_logs() as logs:
+        producer = Producer(house.confluent("OAUTHBEARER") | {"error_cb": told.append})
+        wait_until(lambda: producer.poll(0.1) or told, "the client is told", REFUSED_S)
+        with pytest.raises(ClientError, match='"status":"insufficient_scope","scope":"consume kafka"'):
+            by_java(house.door("OAUTHBEARER"), [house.topic], VALUES)
+    reasons = {each["reason"] for each in logs if "reason" in each}
+    assert reasons == {"the token lacks a scope (needed: consume kafka)"}
+    assert told[0].code() == KafkaError._AUTHENTICATION
+    house.issuer.scope = "kafka produce consume"
+    producer = Producer(house.confluent("OAUTHBEARER"))
+    producer.produce(house.topic, "a record")
+    assert producer.flush(ANSWER_S) == 0
+    assert by_java(house.door("OAUTHBEARER"), [house.topic], VALUES)
+
+
+@pytest.mark.parametrize("library", ["librdkafka", "Java"])
+def test_the_groups_of_a_token_have_the_rights_that_acls_give_them(library: str, house: House) -> None:
+    house.decide(*(f"allow Group:finance {operation} topic TOPIC" for operation in ("read", "write")))
+    house.issuer.groups = ("sales",)
+    with pytest.raises(ClientError, match=r"(?i)topic.?authorization|not authorized to access topics"):
+        LIBRARIES[library](house.door("OAUTHBEARER"), [house.topic], VALUES)
+    house.issuer.groups = ("sales", "finance")
+    assert LIBRARIES[library](house.door("OAUTHBEARER"), [house.topic], VALUES) == VALUES
+
+
+@pytest.mark.parametrize("library", ["franz-go", "sarama"])
+def test_an_acl_with_a_host_is_about_clients_at_this_address_alone(library: str, house: House) -> None:
+    house.decide("allow alice write topic TOPIC 127.0.0.2", "allow alice read topic TOPIC")
+    with pytest.raises(ClientError, match=r"TOPIC_AUTHORIZATION_FAILED|not authorized to access this topic"):
+        LIBRARIES[library](house.door("SCRAM-SHA-512", local="127.0.0.1"), [house.topic], VALUES)
+    assert LIBRARIES[library](house.door("SCRAM-SHA-512", local="127.0.0.2"), [house.topic], VALUES) == VALUES
+    house.decide("allow alice all topic TOPIC", "deny alice write topic TOPIC 127.0.0.2")
+    with pytest.raises(ClientError, match=r"TOPIC_AUTHORIZATION_FAILED|not authorized to access this topic"):
+        LIBRARIES[library](house.door("SCRAM-SHA-512", local="127.0.0.2"), [house.topic], VALUES)
+    assert LIBRARIES[library](house.door("SCRAM-SHA-512", local="127.0.0.1"), [house.topic], VALUES)

@@ -8,7 +8,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -21,7 +24,10 @@ from mesh.routing.policies import Policies
 from mesh.rpc import quotas
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.clients.contract import ClientError
+from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.oauth_issuer import AUDIENCE, FakeIssuer
+from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.running import Rules, RunningGateway
@@ -35,6 +41,11 @@ BURST_S = 11.0
 """A client that was quiet may use so many seconds' worth at once, and again when the sample of the burst ends."""
 MOVED_S = 18.0
 """So many seconds' worth: the burst, and further requests, which have to wait."""
+
+UNDERWAY = 400_000
+"""Bytes that a client of librdkafka has sent at most, and not heard of."""
+BUSY_S = 12.0
+"""Longer than the burst of a client that was quiet."""
 
 
 @dataclass
@@ -67,7 +78,9 @@ class House:
 
         self.gateway.call(run)
 
-    def produce_confluent(self, client_id: str, stop: threading.Event, sent: list[tuple[float, int]]) -> list[int]:
+    def produce_confluent(
+        self, client_id: str, stop: threading.Event, sent: list[tuple[float, int]], **more: Any
+    ) -> list[int]:
         """Until the stop; the throttle times in ms that librdkafka has heard."""
         throttled: list[int] = []
         producer = Producer(
@@ -81,6 +94,7 @@ class House:
                     broker["throttle"]["max"] for broker in json.loads(text)["brokers"].values()
                 ),
                 "message.timeout.ms": 120_000,
+                **more,
             }
         )
         pending = 0
@@ -152,8 +166,8 @@ def test_a_producer_keeps_to_its_quota_hears_of_it_and_others_do_not(house: Hous
     assert max(heard) > 0
 
 
-async def test_an_aiokafka_producer_that_heeds_no_pause_keeps_to_its_quota(house: House) -> None:
-    house.limit(of_client("aio"))
+async def test_an_aiokafka_producer_that_heeds_no_pause_keeps_to_the_quota_of_all_users_like_it(house: House) -> None:
+    house.limit(Quota(Entity("Prefixed:ANON", "aio"), Key.PRODUCER_BYTE_RATE, RATE))
     producer = AIOKafkaProducer(bootstrap_servers=house.bootstrap, client_id="aio", max_batch_size=50_000)
     await producer.start()
     began, moved = time.monotonic(), 0
@@ -181,6 +195,115 @@ async def test_javas_producer_keeps_to_its_quota_and_its_metrics_tell(house: Hou
     throttled = re.findall(r"produce-throttle-time-max.*?:\s*([\d.]+)", told)
     assert throttled
     assert max(map(float, throttled)) > 0
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> Iterator[FakeIssuer]:
+    issuer = FakeIssuer(tmp_path, Authority(tmp_path / "tls"))
+    issuer.name = issuer.address
+    with issuer.running():
+        yield issuer
+
+
+@pytest.fixture
+def named(
+    rules: Rules,
+    kafka_c1: KafkaCluster,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    unique_name: Callable[[str], str],
+    issuer: FakeIssuer,
+) -> House:
+    """Its clients log in with tokens."""
+    topic = unique_name("quota")
+    create_topic(kafka_c1, topic, 1)
+    table = rules.to("c1", [topic])
+    gateway = start_gateway(
+        table,
+        listen=f"SASL_PLAINTEXT://127.0.0.1:{free_block(1)}",
+        allow_insecure=True,
+        sasl_mechanisms=("OAUTHBEARER",),
+        token_issuers=({"issuer": issuer.name, "audience": AUDIENCE},),
+        token_keys_ca=issuer.authority.certificate,
+    )
+    return House(gateway, table, topic)
+
+
+def login_of(issuer: FakeIssuer, user: str, *groups: str) -> dict[str, Any]:
+    issuer.groups = groups
+    token = issuer.token(user)
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (token, time.time() + issuer.life_s),
+    }
+
+
+@pytest.mark.parametrize(
+    ("whose", "users", "free"), [("ann", ("ann", "ann"), "ben"), ("Group:reports", ("ann", "ben"), "eve")]
+)
+def test_clients_of_a_user_or_group_share_its_quota_and_each_hears_of_it(
+    whose: str, users: tuple[str, str], free: str, named: House, issuer: FakeIssuer
+) -> None:
+    named.limit(Quota(Entity(whose), Key.PRODUCER_BYTE_RATE, RATE))
+    stop, sent, others = threading.Event(), list[tuple[float, int]](), list[tuple[float, int]]()
+    logins = [login_of(issuer, user, "sales", "reports") for user in users]
+    stranger = login_of(issuer, free, "sales")
+
+    def produce(client_id: str, of: list[tuple[float, int]], login: dict[str, Any]) -> list[int]:
+        return named.produce_confluent(client_id, stop, of, **login)
+
+    with ThreadPoolExecutor(3) as threads:
+        start = time.monotonic()
+        try:
+            limited = [threads.submit(produce, f"app-{n}", sent, login) for n, login in enumerate(logins)]
+            wait_until(lambda: len(sent) * RECORD > RATE * MOVED_S, "the clients go on, for all their pauses", 120)
+            moved = len(sent) * RECORD - 2 * UNDERWAY  # what was read before a pause is carried out
+            assert is_held_back(moved, time.monotonic() - start), "both together have one quota"
+            began = time.monotonic()
+            unlimited = threads.submit(produce, "app-2", others, stranger)
+            wait_until(lambda: len(others) * RECORD > RATE * 2 * MOVED_S, "another client writes", 120)
+            assert not is_held_back(len(others) * RECORD, time.monotonic() - began)
+        finally:
+            stop.set()
+        assert all(max(each.result(60)) > 0 for each in limited)
+        assert max(unlimited.result(60)) == 0
+
+
+def test_a_client_may_take_so_much_time_of_the_gateway_and_hears_of_its_pauses(house: House) -> None:
+    """The quota is 1 ms of each second. The other client shows how many requests this machine carries out meanwhile."""
+    house.limit(of_client("busy", Key.REQUEST_PERCENTAGE, 0.1))
+    stop = threading.Event()
+
+    def requests(client_id: str) -> tuple[int, float]:
+        """How many, and the longest throttle time that the client has heard, in ms."""
+        heard: list[float] = [0]
+        producer = Producer(
+            {
+                "bootstrap.servers": house.bootstrap,
+                "client.id": client_id,
+                "linger.ms": 0,
+                "statistics.interval.ms": 500,
+                "stats_cb": lambda text: heard.extend(
+                    broker["throttle"]["max"] for broker in json.loads(text)["brokers"].values()
+                ),
+            }
+        )
+        count = 0
+        while not stop.is_set():
+            producer.produce(house.topic, b"x")
+            assert producer.flush(60) == 0
+            count += 1
+        return count, max(heard)
+
+    with ThreadPoolExecutor(2) as threads:
+        busy, free = threads.submit(requests, "busy"), threads.submit(requests, "free")
+        time.sleep(BUSY_S)  # what is measured is the work within this time
+        stop.set()
+        (limited, heard), (unlimited, nothing) = busy.result(60), free.result(60)
+    assert limited < unlimited / 3
+    assert 0 < heard <= 1_000, "an excess of time costs a second at most, as on brokers"
+    assert nothing == 0
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way, which it does not export
     AclBinding,
     AclBindingFilter,
@@ -16,11 +17,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     AdminClient,
     ResourcePatternType,
     ResourceType,
+    ScramMechanism,
 )
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing.policies import Policies
+from mesh.rpc import acls
 from services.gateway.upstream import admission
 from tests.fixtures.certificates import Authority
 from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, WAYS, SecuredKafka, Way
@@ -184,3 +188,29 @@ def _others_right(kind: ResourceType, name: str) -> AclBinding:
     """A right of another user: everybody else has none then."""
     literal, everything = ResourcePatternType.LITERAL, AclOperation.ALL
     return AclBinding(kind, name, literal, "User:owner", "*", everything, AclPermissionType.ALLOW)
+
+
+def test_authorized_operations_leave_out_what_the_clusters_own_acls_forbid_the_gateway(
+    secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
+) -> None:
+    create_topic(secured, apples)
+    secured.set_password(ScramMechanism.SCRAM_SHA_512, "gate", PASSWORD)
+    there = AdminClient({"bootstrap.servers": secured.bootstrap})
+    acl = partial(AclBinding, ResourceType.TOPIC, apples, ResourcePatternType.LITERAL)
+    given = [
+        acl("User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW),
+        acl("User:gate", "*", AclOperation.WRITE, AclPermissionType.DENY),
+    ]
+    for future in there.create_acls(given).values():
+        future.result(WITHIN_S)
+    plain = one_cluster(secured.way("SCRAM-SHA-512", "gate"), apples)
+    policy = acls.AclPolicy(mode=acls.ACL_MODE_ENFORCE, super_users=["User:ANONYMOUS"], revision=2)
+    table = RoutingTable(2, plain.clusters.values(), plain.versions, policies=Policies(policy))
+    admin = AdminClient({"bootstrap.servers": start_gateway(table).address})
+
+    def told() -> set[AclOperation]:
+        asked = admin.describe_topics(TopicCollection([apples]), include_authorized_operations=True)
+        return set(asked[apples].result(WITHIN_S).authorized_operations)
+
+    wait_until(lambda: AclOperation.WRITE not in told(), "the answer has what both allow", WITHIN_S)
+    assert {AclOperation.READ, AclOperation.DESCRIBE} <= told()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 import uuid
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,13 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import UnknownError
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client import REGISTRY
 
+from mesh.compression import Codec
+from mesh.routing import ForwardingRule, NamePrefix
 from mesh.schemas.framing import prefix_of
 from mesh.schemas.registry import Registry
 from mesh.validation import Compression, Key, Mode, Rule, ValueSchema
@@ -29,7 +32,9 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read_all
 from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.test_old_clients import OldClient
 from tests.integration.gateway.transacting import Open, TransactionError, read_committed
+from tests.unit.gateway.wire.old_client_bytes import MAGIC_0, MAGIC_1
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -316,3 +321,36 @@ def test_a_value_names_a_registered_schema_of_its_subject(
     assert answers(house, good, new) == ["stored", "_MSG_TIMED_OUT"], "what was known counts; the rest has to wait"
     house.validate(schema(apples, ValueSchema.SUBJECT, stores_unchecked=True))
     assert answers(house, new, bare) == ["stored", refused]
+
+
+def test_a_policy_for_names_counts_for_what_clients_create_by_tools_and_by_writing(house: House) -> None:
+    prefix = house.apples.removesuffix("-apples")
+    house.rules.put(ForwardingRule("made", NamePrefix(prefix), "c1"))
+    regex = f"{prefix}[.]pay[.][a-z]+"
+    house.validate(Rule("names", prefix, is_prefix=True, new_name_regex=regex, principals=("User:ANON*",)))
+    admin = AdminClient({"bootstrap.servers": house.gateway.address})
+    good, bad = f"{prefix}.pay.in", f"{prefix}.pay.IN"
+    with pytest.raises(KafkaException) as refused:
+        admin.create_topics([NewTopic(bad, 1, 1)])[bad].result(30)
+    error = refused.value.args[0]
+    assert error.name() == "TOPIC_EXCEPTION"
+    has_to_match = f"has to match the regular expression {regex} (rule 'names' of the mesh)"
+    assert error.str() == f"Invalid topic: the name of a new topic {has_to_match}"
+    admin.create_topics([NewTopic(good, 1, 1)])[good].result(30)
+    assert told(house.gateway.address, (good, "a", 0), (f"{prefix}.pay.out", "b", 0)) == ["a", "b"]
+    assert told(house.gateway.address, (f"{prefix}.PAY", "c", 0)) == ["TOPIC_EXCEPTION"]
+    there = AdminClient({"bootstrap.servers": house.c1.bootstrap}).list_topics(timeout=30).topics
+    assert {name for name in there if name.startswith(f"{prefix}.")} == {good, f"{prefix}.pay.out"}
+    labels = {"rule": "names"}
+    assert (REGISTRY.get_sample_value("kafka_mesh_gateway_refused_topics_total", labels) or 0) >= 2
+
+
+def test_an_old_client_hears_that_its_message_format_is_refused(house: House) -> None:
+    house.validate(Rule("new", house.apples, message_format_v2=True))
+    with closing(OldClient(house.gateway.address)) as client:
+        for version, messages, code in ((2, MAGIC_1, 43), (0, MAGIC_0, -1)):
+            sets = (house.apples, messages[Codec.GZIP]), (house.pears, messages[Codec.GZIP])
+            (refused, error, _), (_, stored, _) = client.produce(version, *sets)
+            assert (refused, error, stored) == (house.apples, code, 0)
+    assert told(house.gateway.address, (house.apples, "new", 0)) == ["new"]
+    assert read_all(house.c1.bootstrap, house.apples) == ["new"]

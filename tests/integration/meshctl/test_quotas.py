@@ -29,6 +29,11 @@ def test_the_life_of_quotas(meshctl: Meshctl) -> None:
     meshctl("quota", "set", "--user", "Group:reports", "--consumer-byte-rate", "10")
     assert "'Group:reports' is 10 bytes/s" in meshctl("quota", "explain", "eve", "--group", "reports").stdout
     meshctl("quota", "remove", "--user", "Group:reports")
+    meshctl("quota", "set", "--user", "Prefixed:nightly-", "--consumer-byte-rate", "10")
+    shared = "'Prefixed:nightly-' is 10 bytes/s, shared by all connections of user 'Prefixed:nightly-'"
+    assert shared in meshctl("quota", "explain", "nightly-7").stdout
+    assert "consumer_byte_rate" not in meshctl("quota", "explain", "daily-7").stdout
+    meshctl("quota", "remove", "--user", "Prefixed:nightly-")
     told = meshctl("quota", "explain", "alice", "--client-id", "batch").stdout
     assert "producer_byte_rate of user 'alice' is 1048576 bytes/s, shared by all connections of user 'alice'" in told
     shared = "shared by all connections of user 'alice', client-id 'batch', as the default says"

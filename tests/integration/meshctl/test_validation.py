@@ -63,6 +63,15 @@ def test_the_life_of_rules_of_validation(meshctl: Meshctl, tmp_path: Path) -> No
     named = "a value names a registered schema of subject TOPIC-value (stored while the registry is away)"
     assert named in meshctl("validation", "set", *typed).stdout
     meshctl("validation", "remove", "typed")
+    today = ["today", "--topic-prefix", "payments.", "--message-format-v2", "--key-by-named-schema"]
+    assert "the message format is v2, a key is valid by the schema" in meshctl("validation", "set", *today).stdout
+    meshctl("validation", "remove", "today")
+    names = ["names", "--topic-prefix", "", "--new-name-regex", "payments[.][a-z-]+", "--principal", "User:pay-*"]
+    policy = "names (enforce): for every topic the name of a topic that is created by User:pay-* matches payments[.]"
+    assert policy in meshctl("validation", "set", *names).stdout
+    mixed = meshctl("validation", "set", *names, "--acks-all", check=False)
+    assert (mixed.returncode, "make two rules" in mixed.stderr) == (2, True)
+    meshctl("validation", "remove", "names")
     alone = meshctl("validation", "set", "r", "--topic", "a", "--acks-all", "--store-unchecked", check=False)
     assert (alone.returncode, "the rule asks for none" in alone.stderr) == (2, True)
     by_content(meshctl, tmp_path)

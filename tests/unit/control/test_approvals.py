@@ -38,6 +38,8 @@ NEVER_WAIT = {
     "InstanceService/RemoveInstance": "forgets a report",
     "ReplayService/CancelReplay": "takes back",
     "TopicMoveService/CancelTopicMove": "takes back",
+    "DrainService/PauseDrain": "stops changes",
+    "DrainService/CancelDrain": "takes back",
     "ApprovalService/ApproveProposal": "is the word of the second person",
     "ApprovalService/RefuseProposal": "likewise",
     "ApprovalService/WithdrawProposal": "takes back",

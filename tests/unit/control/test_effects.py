@@ -6,10 +6,10 @@ import pytest
 
 from mesh.routing import Place
 from services.control.domain.errors import NotAllowed
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.rules.edits import Create, RuleFields, Update
 from services.control.domain.rules.effects import (
     Fate,
-    LogRange,
     OffsetKeepers,
     effects_of,
     fate_of,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.topics.lag import Course, Sample, step_s, steps
 from services.control.domain.topics.lag_ages import MOST_POINTS, Ages
 from services.control.domain.topics.lag_samples import LASTING, Seen, Series, Thinning, seen, within

@@ -148,6 +148,7 @@ REQUESTS: list[tuple[Message, set[str]]] = [
     (replays.CancelReplayRequest(name="replays/1"), {"topic pay", "topic shop.a", "sidecar till"}),
     (profiles.GetTopicProfileRequest(name="topics/pay"), {"topic pay"}),
     (audit.QueryAuditRequest(topic="pay"), {"topic pay"}),
+    (audit.ListRefusalsRequest(principal="User:bob", topic_prefix="shop."), {"topics shop.*"}),
     (traffic.TopTalkersRequest(filter=traffic.TrafficFilter(rule="rules/r1")), {"topic apples", "cluster c1"}),
     (admin.FreezeRequest(reason="clusters/c1"), set()),
     (

@@ -9,6 +9,7 @@ import pytest
 from mesh.routing import Place, RoutingTable, RuleVersion
 from mesh.rpc import events, replays
 from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.replays.plans import (
     NOWHERE,
     by_keeper,
@@ -18,7 +19,6 @@ from services.control.domain.replays.plans import (
     place_of,
     to_be_stopped,
 )
-from services.control.domain.rules.effects import LogRange
 from tests.unit.control.worlds import rule, table
 
 LOG = LogRange(10, 50)

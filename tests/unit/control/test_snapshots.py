@@ -9,6 +9,7 @@ import pytest
 from mesh.rpc import (
     access,
     acls,
+    drains,
     events,
     grants,
     profiles,
@@ -94,6 +95,7 @@ def full_view() -> MeshView:
         ),
         record_rule,
         events.TopicMoveStarted(move=topic_moves.MoveWithRecords(name="topicmoves/1")),
+        events.DrainStarted(drain=drains.Drain(name="drains/1")),
         schedule,
         events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
         events.UserSet(name="shop"),

@@ -143,7 +143,7 @@ def test_a_copy_whose_topic_is_gone_or_has_grown_is_lost(here: int | None, there
 def test_a_move_can_be_cancelled_only_before_its_cut() -> None:
     assert cancelled(after(STARTED)[0], NAME).state == CANCELLED
     for payloads in ((STARTED, BEGUN), (STARTED, BEGUN, ENDED)):
-        with pytest.raises(NotAllowed, match="only while it copies"):
+        with pytest.raises(NotAllowed, match="only before its cut"):
             cancelled(after(*payloads)[0], NAME)
     with pytest.raises(Unknown, match="topicmoves/2"):
         cancelled(after(STARTED)[0], "topicmoves/2")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mesh.rpc import events, validation
@@ -25,6 +27,10 @@ def given(schema: str) -> validation.ValidationRuleChange:
 
 def letters(topic: str, mode: Mode = Mode.ENFORCE) -> validation.ValidationRuleChange:
     return change(Rule("r", "orders", mode=mode, acks_all=True, dead_letter_topic=topic))
+
+
+def names(regex: str, **more: Any) -> validation.ValidationRuleChange:
+    return change(Rule("r", "", is_prefix=True, new_name_regex=regex, **more))
 
 
 def removed(rule_id: str) -> validation.ValidationRuleChange:
@@ -75,6 +81,15 @@ def test_changes_that_are_so_already_make_no_event() -> None:
         (letters("orders"), "changes[0].rule.dead_letter_topic", "of the rule itself"),
         (letters("dead", mode=Mode.MARK), "changes[0].rule.dead_letter_topic", "mode mark stores them"),
         (given(""), "changes[0].rule.json_schema", "can't be used"),
+        (names("["), "changes[0].rule.new_name_regex", "is not an RE2 expression: missing ]"),
+        (names("a" * 1001), "changes[0].rule.new_name_regex", "1000 are possible"),
+        (names("a", acks_all=True), "changes[0].rule.new_name_regex", "make two rules"),
+        (names("a", mode=Mode.MARK), "changes[0].rule.mode", "enforce or observe"),
+        (names("a", dead_letter_topic="dead"), "changes[0].rule.dead_letter_topic", "is about none"),
+        (names("a", principals=("alice",)), "changes[0].rule.principals[0]", "is not User:NAME or Group:NAME"),
+        (names("a", principals=("User:a*b",)), "changes[0].rule.principals[0]", "a last *"),
+        (names("a", principals=("User:a", "User:a")), "changes[0].rule.principals", "each once"),
+        (names("", acks_all=True, principals=("User:a",)), "changes[0].rule.principals", "the rule has none"),
         (given('{"type": "nonsense"}'), "changes[0].rule.json_schema", "#/type"),
         (given('{"$ref": "http://127.0.0.1:9/x"}'), "changes[0].rule.json_schema", "Retrieval is disabled"),
         (given('{"pattern": "(?=a)"}'), "changes[0].rule.json_schema", "#/pattern"),
@@ -124,3 +139,8 @@ def test_the_policy_is_bounded() -> None:
     with pytest.raises(NotAllowed, match="use prefixes"):
         change_rules(full, [change(SMALL)])
     assert change_rules(full, [change(SMALL), removed("r1")]) is not None
+
+
+def test_a_policy_for_names_is_taken() -> None:
+    wanted = names("pay[.].+", principals=("User:*", "User:pay-*", "Group:pay"), mode=Mode.OBSERVE)
+    assert change_rules(NOTHING, [wanted]) is not None

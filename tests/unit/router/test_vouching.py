@@ -8,8 +8,10 @@ import pytest
 
 from local.certificates import write_certificates
 from local.owners import parse_owner
-from mesh.event_log import CONTROL, ROUTER, Chain, signed_event
+from mesh.event_log import CONTROL, ROUTER, Chain, NewerFormatError, signed_event
+from mesh.event_log.pieces import PIECE_HEADER
 from mesh.member_keys import MemberKeys
+from mesh.rpc import events
 from mesh.rpc.tls import RpcTls
 from services.router.agents import vouching
 from services.router.agents.ledger import Ledger
@@ -85,6 +87,40 @@ def test_forged_events_in_a_row_do_not_count_when_control_goes_on(control: Membe
     genuine, _ = written(log, control, end)
     ledger = ledger_of(router, [*bodies, *written(forged, None, end)[0], *genuine])
     assert (ledger.state, waiting(ledger)) == (log.state, 0)
+
+
+def test_records_that_are_no_event_of_control_are_refused_and_hold_up_nothing(
+    control: MemberKeys, router: MemberKeys
+) -> None:
+    log = two_clusters()
+    bodies, end = written(log, control)
+    ledger = ledger_of(router, bodies)
+    far = events.Event(position=99, actor="mallory", rollout_aborted=events.RolloutAborted(revision=3))
+    newer = events.Event(position=4, format=99)
+    another = events.Event(position=4, previous_hash=b"another log")
+    forged: tuple[tuple[bytes, list[tuple[str, str | bytes | None]], str], ...] = (
+        (b"\xff\xff", [], "it is no event"),
+        (b"x", [(PIECE_HEADER, b"4/0/nonsense")], "header mesh-piece"),
+        (far.SerializeToString(), [], "event 99 does not continue the log, and it has no signature"),
+        (newer.SerializeToString(), [], "it has no signature"),
+        (another.SerializeToString(), [], "event 4 does not continue the log"),
+    )
+    assert ledger.vouching is not None
+    for offset, (value, headers, reason) in enumerate(forged, 3):
+        assert ledger.fold(value, offset, headers) is None
+        assert (ledger.vouching.refused.records, ledger.vouching.refused.offset) == (offset - 2, offset)
+        assert reason in ledger.vouching.refused.reason
+    assert (ledger.state, waiting(ledger), ledger.next_offset) == (log.state, 0, 8)
+    log.rule("bananas", to="c2")
+    ledger.fold(written(log, control, end)[0][0], 8)
+    assert ledger.state == log.state
+
+
+def test_a_signed_event_of_a_later_release_ends_the_reading(control: MemberKeys, router: MemberKeys) -> None:
+    log = two_clusters()
+    log.last.format = 99
+    with pytest.raises(NewerFormatError, match="event 3 has format 99"):
+        ledger_of(router, written(log, control)[0])
 
 
 def test_a_log_of_an_older_release_counts_from_its_first_signature_on(control: MemberKeys, router: MemberKeys) -> None:

@@ -22,6 +22,7 @@ from services.control.domain.clusters.clusters import Clusters, Sighting, check_
 from services.control.domain.clusters.identities import set_identity
 from services.control.domain.clusters.properties import SecretPlaces, client_only
 from services.control.domain.errors import InvalidField, NotAllowed, Refusal, Unavailable
+from services.control.domain.stitches.logs import topics_on
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
@@ -208,7 +209,7 @@ class ClusterDecisions:
 
         async def decide() -> int:
             view = self._journal.view if validate_only else await self._journal.first_time(caller)
-            event = self.clusters.remove(name, view.users_of(name))
+            event = self.clusters.remove(name, view.users_of(name), topics_on(view.state.effective, name))
             expect_revision(name, expected_revision, view.cluster_revisions[name])
             if validate_only:
                 return 0

@@ -17,6 +17,7 @@ from mesh.rpc import replays
 from services.control.decisions.rules.questions import ClusterQuestions, answers_of, by_cluster
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import InvalidField, NotAllowed, Unavailable, Unknown
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.replays.places import check_there, places_of
 from services.control.domain.replays.plans import (
     NOWHERE,
@@ -29,7 +30,7 @@ from services.control.domain.replays.plans import (
     to_be_stopped,
 )
 from services.control.domain.replays.replays import MAX_PARTITIONS
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.stitches.logs import refuse_offsets
 from services.control.domain.topics.groups import GroupType
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
@@ -144,6 +145,8 @@ class ReplayPlans:
         """The new position of each partition; `only`: the partitions of a topic that count, None for all."""
         table = self._journal.view.state.effective
         places = {each.asked.topic: place_of(table, each.asked.topic, f"{each.field}.topic") for each in wanted}
+        for topic in places:
+            refuse_offsets(table, topic)
         logs = await self._logs(places, wanted)
         found: list[replays.ReplayPartition] = []
         for each in wanted:

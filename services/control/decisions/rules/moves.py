@@ -32,6 +32,7 @@ from services.control.domain.rules.moves import (
     refuse_narrow,
 )
 from services.control.domain.rules.rule_set import RuleSetDecision
+from services.control.domain.stitches.logs import refuse_switches
 from services.control.upstream.connections import Connections, UnreachableError
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,8 @@ class ChangeWishes:
     """Gateways that do not answer; topics move without them."""
     canary: events.Canary | None = None
     """The gateways that try the change first."""
+    stitched_topic: str = ""
+    """The topic whose log goes on at its new place, with a part there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class MoveInspector:
     async def look(self, decision: RuleSetDecision, wishes: ChangeWishes) -> Moving:
         """The moves of the decision; refused when a target can't take a topic, or when readers would miss records."""
         moving = await self.survey(decision, wishes)
+        refuse_switches(decision.before, {move.topic for move in moving.moves}, wishes.stitched_topic)
         refuse_narrow(moving.checked)
         if not wishes.create_missing_topics:
             refuse_absent(moving.checked)

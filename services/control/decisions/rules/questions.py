@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from mesh.routing import Place, RoutingTable, UpstreamCluster
 from services.control.domain.errors import Unavailable
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.rules.moves import Move
 from services.control.upstream.connections import Connections, UnreachableError
 

@@ -2,12 +2,14 @@
 
 The log of the old cluster ends at the cut, unless the topic has moved back. The new cluster's log goes on behind it.
 Retention may have deleted the beginning of either log since, so both are read from where both still begin.
+
+A stitched move copies nothing, so control asks for the ends of both logs, and compares them with the map of the cut.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import structlog
 
@@ -17,8 +19,10 @@ from mesh.rpc import events, topic_moves
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.evidence import Evidence, evidence
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.topic_moves.certificates import changes
-from services.control.domain.topic_moves.moves import DONE, WORDS, has_gone_on, to_certify
+from services.control.domain.topic_moves.moves import DONE, WORDS, has_gone_on, is_stitched, to_certify
+from services.control.domain.topic_moves.stitched_certificates import evidence_of, stitched_differences
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
@@ -69,16 +73,24 @@ class Certificates:
 
     async def verified(self, name: str) -> topic_moves.TopicMoveCertificate:
         """The certificate as both clusters are now. Differences from the certificate of then count, too."""
-        move = self._journal.view.topic_moves.get(name)
+        return await self.compared(self._journal.view.topic_moves.get(name))
+
+    async def compared(self, move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveCertificate:
+        """As `verified`. The log may have forgotten the move, or may tell another certificate: that counts, too."""
         if move.state != DONE or not move.cuts:
-            text = f"move {name!r} is {WORDS[move.state]}: only a move that is done, with its cuts, can be verified"
-            raise NotAllowed("MOVE_IS_NOT_DONE", name, text)
+            text = (
+                f"move {move.name!r} is {WORDS[move.state]}: only a move that is done, with its cuts, can be verified"
+            )
+            raise NotAllowed("MOVE_IS_NOT_DONE", move.name, text)
         try:
             found = await self._read(move)
         except (CopySetbackError, UnreachableError) as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; nothing can be said about the move now") from None
         if move.HasField("certificate"):
             _tell(found, changes(move.certificate, found))
+        known = self._journal.view.topic_moves.ended.get(move.name)
+        if known is not None and known.HasField("certificate") and known.certificate != move.certificate:
+            _tell(found, ["the log of this mesh has another certificate for this move"])
         return found
 
     async def _certify(self, move: topic_moves.MoveWithRecords) -> None:
@@ -113,12 +125,27 @@ class Certificates:
             _tell(certificate, _misplaced(move))
             missing = await self._missing(move, source, target)
             _tell(certificate, missing)
-            if not missing:
+            if not missing and is_stitched(move.spec):
+                old, new = await self._both_logs(move, source, target)
+                goes_on = has_gone_on(self._journal.view.topic_moves, move, table)
+                certificate.partitions.extend(evidence_of(move))
+                _tell(certificate, stitched_differences(move, old, new, table, goes_on=goes_on))
+            elif not missing:
                 goes_on = has_gone_on(self._journal.view.topic_moves, move, table)
                 for proof, differences in await asyncio.to_thread(asyncio.run, _both(move, source, target, goes_on)):
                     certificate.partitions.append(proof)
                     _tell(certificate, differences)
         return certificate
+
+    async def _both_logs(
+        self, move: topic_moves.MoveWithRecords, source: UpstreamCluster, target: UpstreamCluster
+    ) -> tuple[Mapping[int, LogRange], Mapping[int, LogRange]]:
+        copy, count = move.copy, len(move.cuts)
+        old, new = await asyncio.gather(
+            self._connections.log_ranges(source, {copy.topic: count}),
+            self._connections.log_ranges(target, {copy.target_topic: count}),
+        )
+        return old[copy.topic], new[copy.target_topic]
 
     async def _missing(
         self, move: topic_moves.MoveWithRecords, source: UpstreamCluster, target: UpstreamCluster

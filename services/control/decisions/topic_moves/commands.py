@@ -2,8 +2,9 @@
 
 Theory of operation
 1. A move is open from its first event on, and routers copy as long as it is open (`mesh/record_rules.py`).
-2. When the copy has caught up, control records that it cuts. Then it changes the rule as an operator would, with a cut:
-   gateways hold, the copy reaches the source's end, gateways switch.
+2. When the copy has caught up, control records that it cuts. A stitched move has no copy, so it cuts at once. Then
+   control changes the rule as an operator would, with a cut: gateways hold, the copy reaches the source's end, gateways
+   switch.
 3. If the cut takes too long, the rollout is aborted as any other, and the copy goes on. Control tries again later.
 4. If control stops amid the cut, the next one reads the rules. A rollout without an end is aborted, so the topic is
    on one of the two clusters, and the move is done or copies on.
@@ -12,7 +13,9 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -20,37 +23,41 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from mesh.record_rules import copy_of
-from mesh.routing import ExactName, Place, UpstreamCluster
+from mesh.routing import ExactName, Place, RoutingTable
 from mesh.rpc import events, topic_moves
+from services.control.decisions.members.rollouts import Cut, CutMissedError
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
 from services.control.decisions.short_ids import new_id
 from services.control.decisions.topic_moves.cut import FOLLOWS, Groups, TopicCut
+from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topic_moves.producers import ProducersAtCut
-from services.control.domain.errors import Conflict, Refusal, Unavailable
+from services.control.decisions.topic_moves.stitched_cut import StitchedCut
+from services.control.domain.errors import Conflict, NotAllowed, Refusal
 from services.control.domain.rules import edits
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
+from services.control.domain.stitches.logs import STITCHES, taken_back
 from services.control.domain.topic_moves.moves import (
     CUTTING,
     DONE,
     FAILED,
     TOPIC_MOVES,
     WORDS,
-    Side,
     cancelled,
-    check_sides,
     is_elsewhere,
     is_near,
+    is_stitched,
     is_switched,
     led_elsewhere,
     lost,
     source_of,
     started,
 )
+from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
-from services.control.store.journal import Journal, is_rehearsal
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import Connections, UnreachableError
 
@@ -58,8 +65,6 @@ LOOK_EVERY = 0.5
 """Seconds between two checks of the open moves."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds after a cut that was given up; the pause doubles."""
-SETTINGS = ("cleanup.policy", "message.timestamp.type")
-
 TROUBLE_S = 10.0
 """Seconds that a copy stands before the log of events says so: a broker that restarts takes less."""
 TROUBLE_AGAIN_S = 60.0
@@ -73,6 +78,16 @@ MoveEvent = (
 Answer = Callable[[topic_moves.MoveWithRecords], StoredAnswer | None]
 """The answer to store for a request_id, given the move."""
 
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An order that is about several moves. One transaction begins a move, and says so to the order."""
+
+    draft: Callable[[str], Draft]
+    """The order's own event, given the name of the move."""
+    rests_on: Callable[[MeshView], object]
+
+
 log = structlog.get_logger(__name__)
 ended_total = Counter("kafka_mesh_control_topic_moves_total", "Moves of topics with their records.", ["outcome"])
 open_gauge = Gauge("kafka_mesh_control_topic_moves_open", "Moves of topics that have not ended.")
@@ -82,38 +97,42 @@ class TopicMoveDecisions:
     """The decisions about moves of topics with their records."""
 
     def __init__(
-        self, journal: Journal, rules: RuleDecisions, connections: Connections, progress: RecordProgress
+        self,
+        journal: Journal,
+        rules: RuleDecisions,
+        connections: Connections,
+        progress: RecordProgress,
+        preparation: Preparation,
     ) -> None:
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal
         self._rules = rules
         self._connections = connections
         self._progress = progress
+        self._preparation = preparation
         self._not_before: dict[str, float] = {}
         self._troubled: dict[str, float] = {}
         """Moves whose copies stand: when control checks them again."""
 
     async def start(
-        self, spec: topic_moves.TopicMoveSpec, caller: Caller, answer: Answer
+        self, spec: topic_moves.TopicMoveSpec, caller: Caller, answer: Answer, batch: Batch | None = None
     ) -> topic_moves.MoveWithRecords:
-        """Begins a move; control creates the topic on its target."""
+        """Begins a move; control creates the topic on its target. `batch`: the order that the move is a part of."""
         view = await self._journal.first_time(caller)
         self._rules.check_known(spec.without_members)
         table, known = view.state.effective, view.topic_moves
         way = source_of(spec, table)
         name = f"{TOPIC_MOVES}/{new_id(TOPIC_MOVES, known.open, known.ended)}"
         event = started(known, name, spec, way, caller.actor, caller.reason, self.clock())
-        try:
-            await self._prepare(spec.topic, *((table.clusters[place.cluster], place) for place in way))
-        except UnreachableError as error:
-            raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the move does not begin") from None
+        await self._preparation.prepare(spec, view, way)
         await self._journal.append(
-            [Draft(name, event)],
+            [Draft(name, event), *([] if batch is None else [batch.draft(name)])],
             caller,
             view,
-            rests_on=lambda view: [
-                each.name for each in view.topic_moves.open.values() if each.spec.topic == spec.topic
-            ],
+            rests_on=lambda view: (
+                [each.name for each in view.topic_moves.open.values() if each.spec.topic == spec.topic],
+                batch and batch.rests_on(view),
+            ),
             answer=lambda _, view: answer(view.topic_moves.get(name)),
         )
         return self.shown(event.move)
@@ -123,6 +142,12 @@ class TopicMoveDecisions:
         view = await self._journal.first_time(caller)
         await self._append(name, cancelled(view.topic_moves, name), caller, answer)
         return self._journal.view.topic_moves.get(name)
+
+    async def roll_back(self, name: str, problem: str) -> None:
+        """Ends a move before its cut, because its order sets a bound that the move does not keep."""
+        end = cancelled(self._journal.view.topic_moves, name)
+        end.problem = problem
+        await self._append(name, end, Caller(CONTROL))
 
     def shown(self, move: topic_moves.MoveWithRecords) -> topic_moves.MoveWithRecords:
         """The move with the progress of its copy."""
@@ -150,24 +175,6 @@ class TopicMoveDecisions:
                 except (Refusal, StoreUnavailableError, TimeoutError, UnreachableError) as error:
                     log.info("control checks a move again later", move=move.name, reason=str(error))
 
-    async def _prepare(
-        self, topic: str, source: tuple[UpstreamCluster, Place], target: tuple[UpstreamCluster, Place]
-    ) -> None:
-        """Creates the topic on its target, if the topic can be copied there."""
-        here, there = await asyncio.gather(self._side(*source), self._side(*target))
-        check_sides(topic, here, there)
-        if not there.partitions and not is_rehearsal.get():
-            settings = await self._connections.topic_settings(source[0], [here.place.upstream_topic])
-            wanted = {there.place.upstream_topic: (here.partitions, settings[here.place.upstream_topic])}
-            await self._connections.create_topics(target[0], wanted)
-            check_sides(topic, here, await self._side(*target))
-
-    async def _side(self, cluster: UpstreamCluster, place: Place) -> Side:
-        topic = place.upstream_topic
-        partitions = await self._connections.partitions_of(cluster, topic) or 0
-        settings = await self._connections.effective_settings(cluster, [topic], SETTINGS) if partitions else {}
-        return Side(place, partitions, settings.get(topic, {}))
-
     async def _see_to(self, move: topic_moves.MoveWithRecords) -> None:
         if move.state == CUTTING:  # an earlier control has begun the cut, or its end was not stored
             await self._rules.settle()
@@ -175,6 +182,9 @@ class TopicMoveDecisions:
             return
         if is_elsewhere(move, self._journal.view.state.effective):
             await self._fail(move, led_elsewhere(move).message)
+            return
+        if is_stitched(move.spec):
+            await self._see_to_stitched(move)
             return
         progress = self._progress.of(copy_of(move.name))
         if progress is not None and progress.broken:
@@ -184,6 +194,18 @@ class TopicMoveDecisions:
             return
         if is_near(move, progress) and _now() >= self._not_before.get(move.name, 0):
             await self._cut(move)
+
+    async def _see_to_stitched(self, move: topic_moves.MoveWithRecords) -> None:
+        if _now() < self._not_before.get(move.name, 0):
+            return
+        view, copy = self._journal.view, move.copy
+        way = Place(copy.source_cluster, copy.topic), Place(copy.target_cluster, copy.target_topic)
+        try:
+            await self._preparation.prepare(move.spec, view, way)
+        except NotAllowed as refusal:  # nothing is lost: nothing was copied
+            await self._fail(move, refusal.message)
+            return
+        await self._cut(move)
 
     async def _is_lost(self, move: topic_moves.MoveWithRecords, problem: str) -> bool:
         """Tells a problem that lasts, and its end. True if the move has failed."""
@@ -233,16 +255,40 @@ class TopicMoveDecisions:
         if groups.refused:  # nobody has to wait for that
             await self._give_up(move, groups.problem)
             return
-        async with ProducersAtCut(source, move, len(starts)) as producers:
+        async with AsyncExitStack() as connections:
+            try:
+                producers = await connections.enter_async_context(ProducersAtCut(source, move, len(starts)))
+            except CutMissedError as error:  # nobody has to wait for that, either
+                await self._give_up(move, str(error))
+                return
             await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
-            reached = partial(self._append, move.name, caller=Caller(CONTROL))
-            cut = TopicCut(self._connections, move, table, starts, groups, producers, reached)
+            cut = self._step(move, table, starts, groups, producers)
             try:
                 change = await self._rules.change(_switch(move), _wishes(move), caller, lambda _: None, cut=cut)
             except Refusal as error:
                 await self._give_up(move, str(error))
                 return
         await self._close(move, change)
+
+    def _step(
+        self,
+        move: topic_moves.MoveWithRecords,
+        table: RoutingTable,
+        starts: Mapping[int, int],
+        groups: Groups,
+        producers: ProducersAtCut,
+    ) -> Cut:
+        """The step between the hold of all gateways and their switch."""
+        if not is_stitched(move.spec):
+            reached = partial(self._append, move.name, caller=Caller(CONTROL))
+            return TopicCut(self._connections, move, table, starts, groups, producers, reached)
+
+        async def stitched(reached: events.TopicMoveCutReached, changed: events.StitchedLogsChanged) -> None:
+            await self._append(move.name, reached, Caller(CONTROL), beside=changed)
+
+        return StitchedCut(
+            self._connections, move, lambda: self._journal.view.state, starts, groups, producers, stitched, self.clock
+        )
 
     async def _close(self, move: topic_moves.MoveWithRecords, change: RuleChange | None = None) -> None:
         """Records what the rules say about a move that was cutting."""
@@ -261,18 +307,31 @@ class TopicMoveDecisions:
     async def _give_up(self, move: topic_moves.MoveWithRecords, problem: str) -> None:
         pause = min(FIRST_PAUSE * 2**move.cuts_given_up, LONGEST_PAUSE)
         self._not_before[move.name] = _now() + pause
-        await self._append(move.name, events.TopicMoveCutGivenUp(name=move.name, problem=problem), Caller(CONTROL))
+        given_up = events.TopicMoveCutGivenUp(name=move.name, problem=problem)
+        beside = taken_back(self._journal.view.state.effective, move.spec.topic)
+        await self._append(move.name, given_up, Caller(CONTROL), beside=beside)
         log.warning("the cut of a move was given up", move=move.name, reason=problem, next_try_s=pause)
 
-    async def _append(self, name: str, event: MoveEvent, caller: Caller, answer: Answer = lambda _: None) -> None:
+    async def _append(
+        self,
+        name: str,
+        event: MoveEvent,
+        caller: Caller,
+        answer: Answer = lambda _: None,
+        beside: events.StitchedLogsChanged | None = None,
+    ) -> None:
+        """`beside`: the change of stitched logs that belongs to the event; one transaction stores both."""
         view = self._journal.view
         if name not in view.topic_moves.open:
             raise Conflict("MOVE_HAS_ENDED", f"{name} has ended meanwhile")
         await self._journal.append(
-            [Draft(name, event)],
+            [Draft(name, event), *([] if beside is None else [Draft(STITCHES, beside)])],
             caller,
             view,
-            rests_on=lambda view: view.topic_moves.open.get(name),
+            rests_on=lambda view: (
+                view.topic_moves.open.get(name),
+                beside and view.state.effective.policies.stitch_policy,
+            ),
             answer=lambda _, view: answer(view.topic_moves.get(name)),
         )
         if isinstance(event, events.TopicMoveEnded):
@@ -294,7 +353,11 @@ def _switch(move: topic_moves.MoveWithRecords) -> Command:
 
 
 def _wishes(move: topic_moves.MoveWithRecords) -> ChangeWishes:
-    return ChangeWishes(accept_skip=True, without_members=frozenset(move.spec.without_members))
+    return ChangeWishes(
+        accept_skip=True,
+        without_members=frozenset(move.spec.without_members),
+        stitched_topic=move.spec.topic if is_stitched(move.spec) else "",
+    )
 
 
 def _now() -> float:

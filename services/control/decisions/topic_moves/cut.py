@@ -12,7 +12,7 @@ import structlog
 from mesh.routing import RoutingTable
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
-from services.control.decisions.topic_moves.producers import ProducersAtCut
+from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.member_offsets import MemberOffsets
@@ -129,13 +129,13 @@ class TopicCut:
     async def reach(self) -> None:
         """Returns when both logs end alike and the groups have their positions."""
         try:
-            ends_ms, positions_ms = await asyncio.gather(_timed(self._reach_end()), _timed(self._reach_positions()))
+            ends_ms, positions_ms = await asyncio.gather(timed(self._reach_end()), timed(self._reach_positions()))
         except UnreachableError as error:
             raise CutMissedError(str(error)) from error
         reached = events.TopicMoveCutReached(
             name=self._name, cuts=self._cuts, positions=self._groups.told(), producers=self._producers.told
         )
-        stored_ms = await _timed(self._record(reached))
+        stored_ms = await timed(self._record(reached))
         log.info("a cut is reached", move=self._name, ends_ms=ends_ms, positions_ms=positions_ms, stored_ms=stored_ms)
 
     @property
@@ -150,9 +150,6 @@ class TopicCut:
             # a marker may come behind the hold: a commit is answered before its markers are written
             wanted = await self._ends(copy.source_cluster, copy.topic)
             behind = [number for number in sorted(wanted) if found[number] != wanted[number]]
-            further = {} if behind else await self._producers.look(wanted)
-            if not behind and not further:
-                break
             if behind:
                 number = behind[0]
                 self._behind = (
@@ -160,15 +157,18 @@ class TopicCut:
                     f"on {copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
                 )
             else:
-                number, end = next(iter(further.items()))
-                self._behind = (
-                    f"replicas of {len(further)} partitions are behind: the leader of {copy.topic}-{number} on "
-                    f"{copy.source_cluster!r} ends at {end}, and readers see it up to {wanted[number]}"
-                )
+                self._behind = await self._producers.look(wanted)
+            if not self._behind:
+                break
             await asyncio.sleep(LOOK_S)
-        self._behind = ""
         self._cuts = [
-            topic_moves.TopicMoveCut(partition=number, start=self._starts[number], end=end)
+            topic_moves.TopicMoveCut(
+                partition=number,
+                start=self._starts[number],
+                end=end,
+                producers=self._producers.known.get(number),
+                producers_left_out=max(0, self._producers.known.get(number, 0) - OF_A_PARTITION),
+            )
             for number, end in sorted(wanted.items())
         ]
 
@@ -180,7 +180,7 @@ class TopicCut:
         return await self._connections.log_ends(self._clusters[cluster], topic, len(self._starts))
 
 
-async def _timed(step: Awaitable[None]) -> int:
+async def timed(step: Awaitable[None]) -> int:
     """The milliseconds that a step of the cut takes."""
     began = time.monotonic()
     await step

@@ -9,12 +9,14 @@ from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 from mesh.routing import Place, RoutingTable, UpstreamCluster
+from mesh.stitches import LogPart
 from services.control.decisions.rules.questions import answers_of
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
+from services.control.domain.stitches.logs import as_clients_see, in_force, log_of
 from services.control.domain.topics.groups import GroupType, MeshGroup, SeenGroup, groups_of
 from services.control.domain.topics.topics import Committed, SeenTopic, is_internal, reading, seen_topic
 from services.control.store.journal import Journal
-from services.control.upstream.connections import Connections
+from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.groups import GroupMember
 from services.control.upstream.log_sizes import log_sizes
 from services.control.upstream.newer_groups import NewerGroup, newer_groups
@@ -116,11 +118,17 @@ class Looking:
         return await self._groups.get(self._table.revision)
 
     async def logs(
-        self, topics: Iterable[tuple[str, Place, int]], *, known_only: bool = False
+        self,
+        topics: Iterable[tuple[str, Place, int]],
+        *,
+        known_only: bool = False,
+        without: Collection[str] = (),
     ) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
-        """Topic -> partition -> offsets, of topics at their places; and a sentence for each cluster that is silent.
+        """Topic -> partition -> offsets as clients see them, of topics at their places; and a sentence for each cluster
+        that is silent.
 
-        `known_only`: a partition that its cluster does not tell is left out, and takes no other one with it.
+        `known_only`: a partition that its cluster does not tell is left out, and takes no other one with it. `without`:
+        clusters that are not asked for the earlier parts of stitched logs.
         """
         wanted: dict[str, dict[str, int]] = {}
         names: dict[Place, str] = {}
@@ -133,7 +141,38 @@ class Looking:
         }
         found, silent = await answers_of(asked)
         logs = {names[Place(cluster, topic)]: log for cluster, there in found.items() for topic, log in there.items()}
+        silent |= await self._stitch(logs, {topic: place for place, topic in names.items()}, without)
         return logs, [str(each) for each in silent.values()]
+
+    async def _stitch(
+        self, logs: dict[str, dict[int, LogRange]], places: Mapping[str, Place], without: Collection[str]
+    ) -> dict[str, UnreachableError]:
+        """Makes logs of clusters those that clients see. Clusters that do not answer: their parts count as whole."""
+        stitched = {topic: parts for topic in logs if (parts := self._parts(topic, places[topic]))}
+        wanted: dict[str, dict[str, int]] = {}
+        for parts in stitched.values():
+            for part in parts[:-1]:
+                if part.cluster in self._table.clusters and part.cluster not in without:
+                    wanted.setdefault(part.cluster, {})[part.topic] = len(part.shifts)
+        found, silent = await answers_of(
+            {
+                name: self._connections.log_ranges(self._table.clusters[name], there, known_only=True)
+                for name, there in wanted.items()
+            }
+        )
+        for topic, parts in stitched.items():
+            old = {
+                place: {number: each.start for number, each in found.get(part.cluster, {}).get(part.topic, {}).items()}
+                for place, part in enumerate(parts[:-1])
+            }
+            logs[topic] = as_clients_see(parts, logs[topic], old)
+        return silent
+
+    def _parts(self, topic: str, place: Place) -> tuple[LogPart, ...]:
+        """The parts of the topic's log; none if the log is not stitched."""
+        log, route = log_of(self._table, topic), self._table.route(topic)
+        is_there = route is not None and Place(route.cluster, route.upstream_topic) == place
+        return in_force(log, route.stay) if route is not None and is_there else ()
 
     async def committed(self, groups: Collection[MeshGroup]) -> tuple[Committed, list[str]]:
         """The offsets of these groups on the clusters that know them."""
@@ -159,17 +198,22 @@ class Looking:
         return GroupOffsets(by_group, tuple(silent))
 
     async def sizes(self, topics: Collection[SeenTopic]) -> tuple[dict[str, int], list[str]]:
-        """Topic -> bytes on disk, and a sentence for each cluster that does not tell them."""
+        """Topic -> bytes on disk, on all clusters of its log; a sentence for each cluster that does not tell them."""
         wanted: dict[str, dict[str, int]] = {}
-        names = {each.place: each.name for each in topics}
+        names: dict[Place, str] = {}
         for each in topics:
-            wanted.setdefault(each.place.cluster, {})[each.place.upstream_topic] = each.partitions
+            earlier = self._parts(each.name, each.place)[:-1]
+            for place in (each.place, *(Place(part.cluster, part.topic) for part in earlier)):
+                wanted.setdefault(place.cluster, {})[place.upstream_topic] = each.partitions
+                names[place] = each.name
         clusters = self._table.clusters
         asked = {name: log_sizes(clusters[name], there) for name, there in wanted.items() if name in clusters}
         found, silent = await answers_of(asked)
-        sizes = {
-            names[Place(cluster, topic)]: size for cluster, there in found.items() for topic, size in there.items()
-        }
+        sizes: dict[str, int] = {}
+        for cluster, there in found.items():
+            for topic, size in there.items():
+                name = names[Place(cluster, topic)]
+                sizes[name] = sizes.get(name, 0) + size
         return sizes, [str(each) for each in silent.values()]
 
     async def logs_of(self, names: Collection[str]) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
@@ -187,7 +231,7 @@ class Looking:
             for topic, route in routes.items()
             if route is not None and route.cluster not in without
         )
-        return await self.logs(wanted, known_only=True)
+        return await self.logs(wanted, known_only=True, without=without)
 
     async def groups_without(self, clusters: Collection[str]) -> AllGroups:
         """The groups now; some clusters are not asked."""

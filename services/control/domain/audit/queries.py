@@ -33,6 +33,9 @@ class AuditQuery:
     offset: int | None
     since: datetime | None
     until: datetime | None
+    refusals_of: str | None = None
+    """Only refusals, the newest first; of this principal, or with an empty text of all."""
+    topic_prefix: str = ""
 
 
 def audit_query(request: audit.QueryAuditRequest, now: datetime) -> AuditQuery:
@@ -49,14 +52,33 @@ def audit_query(request: audit.QueryAuditRequest, now: datetime) -> AuditQuery:
             raise InvalidField(field, f"{number} is negative")
         if not needed:
             raise InvalidField(field, "means a place only together with topic and partition")
-    since = request.start_time.ToDatetime(UTC) if request.HasField("start_time") else None
-    until = request.end_time.ToDatetime(UTC) if request.HasField("end_time") else None
-    if since is not None and until is not None and since >= until:
-        raise InvalidField("end_time", "is not after start_time: no event can be between")
+    since, until = _span(request)
     finds_few = offset is not None or any(getattr(request, name) for name in (*IDS, "event_id"))
     if since is None and not finds_few:
         since = (until or now) - WITHOUT_IDS
     return AuditQuery(texts, _event_id(request.event_id), partition, offset, since, until)
+
+
+def refusal_query(request: audit.ListRefusalsRequest, now: datetime) -> AuditQuery:
+    """The query for refusals; InvalidField says what is wrong with the request."""
+    if not request.principal and not request.topic:
+        raise InvalidField("principal", "the principal or the topic is needed: all refusals of a mesh are too many")
+    if request.principal and not all(request.principal.partition(":")):
+        raise InvalidField("principal", f"{request.principal[:255]!r} is no principal; expected User:NAME")
+    if request.topic_prefix and (request.topic or not request.principal):
+        raise InvalidField("topic_prefix", "stands beside a principal, and in the place of a topic")
+    since, until = _span(request)
+    texts = {"topic": request.topic} if request.topic else {}
+    begin = since or (until or now) - WITHOUT_IDS
+    return AuditQuery(texts, None, None, None, begin, until, request.principal, request.topic_prefix)
+
+
+def _span(request: audit.QueryAuditRequest | audit.ListRefusalsRequest) -> tuple[datetime | None, datetime | None]:
+    since = request.start_time.ToDatetime(UTC) if request.HasField("start_time") else None
+    until = request.end_time.ToDatetime(UTC) if request.HasField("end_time") else None
+    if since is not None and until is not None and since >= until:
+        raise InvalidField("end_time", "is not after start_time: no event can be between")
+    return since, until
 
 
 def _event_id(text: str) -> UUID | None:

@@ -38,6 +38,11 @@ FREED: tuple[type[Message], ...] = (
     events.ProposalApproved,
     events.ProposalClosed,
     events.LogSigned,
+    events.DrainPaused,
+    events.DrainCancelled,
+    events.DrainTopicLeft,
+    events.DrainMoveEnded,
+    events.DrainEnded,
 )
 
 

@@ -101,8 +101,11 @@ class Clusters:
             updated.identity.CopyFrom(before.identity)
         return None if updated == before else events.ClusterUpdated(cluster=updated)
 
-    def remove(self, name: str, record_rules: Sequence[str] = ()) -> events.ClusterRemoved:
-        """`record_rules`: ids of the record rules that read from the cluster or write to it."""
+    def remove(
+        self, name: str, record_rules: Sequence[str] = (), stitched: Sequence[str] = ()
+    ) -> events.ClusterRemoved:
+        """`record_rules`: ids of the record rules that read from the cluster or write to it; `stitched`: topics whose
+        logs have parts on it."""
         cluster = self.get(name)
         rules = [rule.rule_id for rule in self.table.rules if rule.target_cluster == name]
         if rules:
@@ -116,6 +119,13 @@ class Clusters:
                 "CLUSTER_IN_USE",
                 f"clusters/{name}",
                 f"cluster {name!r} is read or written by record rules: {_listed(record_rules)}; remove them first",
+            )
+        if stitched:
+            raise NotAllowed(
+                "CLUSTER_IN_USE",
+                f"clusters/{name}",
+                f"cluster {name!r} has parts of the logs of stitched topics: {_listed(stitched)}; wait until these "
+                "parts have expired: `meshctl topic parts TOPIC` says when",
             )
         if cluster.home:
             raise NotAllowed(

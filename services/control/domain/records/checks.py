@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-import re2
-
+from mesh.re2_expressions import InvalidRe2Error, compiled
 from mesh.record_expressions import InvalidExpressionError, check_expression
 from mesh.record_transforms import InvalidTransformError, check_transform
 from mesh.routing import InvalidRuleError
@@ -152,14 +151,10 @@ def check_transforms(
 
 
 def _check_group_offsets(field: str, wanted: record_rules.GroupOffsets) -> None:
-    options = re2.Options()
-    options.log_errors = False
     try:
-        re2.compile(wanted.group_regex, options)
-    except re2.error as error:
-        reason = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
-        text = f"{wanted.group_regex!r} is not an RE2 expression: {reason}"
-        raise InvalidField(f"{field}.group_regex", text) from None
+        compiled(wanted.group_regex)
+    except InvalidRe2Error as error:
+        raise InvalidField(f"{field}.group_regex", str(error)) from None
     interval = wanted.sync_interval_ms
     if interval and not SHORTEST_SYNC_MS <= interval <= LONGEST_SYNC_MS:
         text = f"{interval} is not between {SHORTEST_SYNC_MS} and {LONGEST_SYNC_MS}; 0 means 10 000"

@@ -16,6 +16,7 @@ from services.control.domain.records.checks import check_cluster
 from services.control.domain.records.needs import TopicNeed
 from services.control.domain.replays.copies import target_of, topics_of
 from services.control.domain.replays.plans import place_of
+from services.control.domain.stitches.logs import refuse_offsets
 
 TARGET = "spec.topic.topic"
 
@@ -42,6 +43,9 @@ class ReplayPlaces:
 def places_of(spec: replays.ReplaySpec, table: RoutingTable) -> ReplayPlaces:
     """The places of a checked copy or profile. InvalidField if a topic has no place, or would be copied to itself."""
     copy, topics = spec.topic, topics_of(spec)
+    if spec.HasField("topic") and not copy.source_cluster:
+        for topic in topics:
+            refuse_offsets(table, topic)
     way_out = "set topic.source_cluster to read it from a cluster all the same" if spec.HasField("topic") else ""
     sources = {
         topic: _place(table, topic, copy.source_cluster, f"spec.ranges[{_first(spec, topic)}].topic", way_out)

@@ -9,7 +9,8 @@ from mesh.instance_names import INSTANCES
 from mesh.routing import Place, RoutingTable
 from mesh.rpc import replays
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.rules.effects import LogRange, OffsetKeepers
+from services.control.domain.log_ranges import LogRange
+from services.control.domain.rules.effects import OffsetKeepers
 from services.control.domain.sidecars.instances import Instances
 
 NOWHERE = -1

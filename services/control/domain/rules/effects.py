@@ -22,6 +22,7 @@ from enum import IntEnum
 
 from mesh.routing import ClientMatch, Place, RoutingTable, Subject
 from services.control.domain.errors import NotAllowed
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.rules.moves import Move, for_whom, listed, located
 
 
@@ -33,18 +34,6 @@ class Fate(IntEnum):
     OUT_OF_RANGE = 3
     READS_AGAIN = 4
     SILENT_SKIP = 5
-
-
-@dataclass(frozen=True, slots=True)
-class LogRange:
-    """Offsets of a partition's log: that of the first record, and that of the next record to be written."""
-
-    start: int
-    end: int
-
-    @property
-    def records(self) -> int:
-        return self.end - self.start
 
 
 Logs = Mapping[Place, Mapping[int, LogRange]]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from mesh.instance_names import INSTANCES
-from mesh.rpc import events, instances, replays, topic_moves
+from mesh.rpc import drains, events, instances, replays, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.sidecars.commands import LAST_SECOND, PIPELINES, SIDECARS, checked, is_time, named
 from services.control.domain.sidecars.instances import NUL, Instances
@@ -72,8 +72,8 @@ class Orders:
         return sorted((each for each in known if target in ("", each.target)), key=newest_first)
 
 
-def newest_first(made: events.SidecarOrder | replays.Replay | topic_moves.MoveWithRecords) -> str:
-    """A key to sort orders, replays or moves by, also as text."""
+def newest_first(made: events.SidecarOrder | replays.Replay | topic_moves.MoveWithRecords | drains.Drain) -> str:
+    """A key to sort orders, replays, moves or drains by, also as text."""
     return f"{(LAST_SECOND + 1) * 1_000_000_000 - made.create_time.ToNanoseconds():021d} {made.name}"
 
 

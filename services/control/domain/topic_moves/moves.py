@@ -1,4 +1,4 @@
-"""A move of a topic with its records: copying, cutting, then done, cancelled or failed.
+"""A move of a topic with its records: copying, or waiting without a copy; cutting; then done, cancelled or failed.
 
 The state follows from events alone. If control stops between the switch of the rule and the end of the move, the rule
 says how the move ends: `is_switched`.
@@ -14,6 +14,7 @@ from mesh.routing import Place, RoutingTable, Subject
 from mesh.rpc import events, record_rules, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.sidecars.orders import newest_first
+from services.control.domain.stitches.logs import log_of
 
 TOPIC_MOVES = "topicmoves"
 """The collection, in resource names and streams."""
@@ -35,12 +36,20 @@ CUTTING = topic_moves.TOPIC_MOVE_STATE_CUTTING
 DONE = topic_moves.TOPIC_MOVE_STATE_DONE
 CANCELLED = topic_moves.TOPIC_MOVE_STATE_CANCELLED
 FAILED = topic_moves.TOPIC_MOVE_STATE_FAILED
+WAITING = topic_moves.TOPIC_MOVE_STATE_WAITING
+KINDS = {
+    topic_moves.TOPIC_MOVE_KIND_UNSPECIFIED: COPYING,
+    topic_moves.TOPIC_MOVE_KIND_COPY: COPYING,
+    topic_moves.TOPIC_MOVE_KIND_STITCH: WAITING,
+}
+"""Kind -> the state before the cut."""
 WORDS = {
     COPYING: "copying",
     CUTTING: "cutting",
     DONE: "done",
     CANCELLED: "cancelled",
     FAILED: "failed",
+    WAITING: "waiting",
 }
 
 
@@ -74,8 +83,9 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
             name, problem = event.topic_move_cut_given_up.name, event.topic_move_cut_given_up.problem
             if name not in known.open:
                 return known
+            before = known.open[name]
             move = _changed(
-                known.open[name], state=COPYING, problem=problem, cuts_given_up=known.open[name].cuts_given_up + 1
+                before, state=KINDS[before.spec.kind], problem=problem, cuts_given_up=before.cuts_given_up + 1
             )
             del move.cuts[:], move.positions[:]
             return replace(known, open={**known.open, name: move})
@@ -125,6 +135,11 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
             return known
 
 
+def is_stitched(spec: topic_moves.TopicMoveSpec) -> bool:
+    """Whether the records stay where they are."""
+    return spec.kind == topic_moves.TOPIC_MOVE_KIND_STITCH
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """A topic on one cluster, as control saw it."""
@@ -139,6 +154,8 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
     """The topic's place, and its place after the move. Refuses a move that leads nowhere."""
     if not spec.topic:
         raise InvalidField("spec.topic", "is required: name the topic as clients know it")
+    if spec.kind not in KINDS:
+        raise InvalidField("spec.kind", f"{spec.kind} is no kind of move that this release knows")
     if spec.target_cluster not in table.clusters:
         known = ", ".join(sorted(table.clusters)) or "none"
         raise InvalidField("spec.target_cluster", f"cluster {spec.target_cluster!r} is not registered (known: {known})")
@@ -147,6 +164,8 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
         raise InvalidField("spec.hold_budget_ms", text)
     if spec.bytes_per_second < 0:
         raise InvalidField("spec.bytes_per_second", f"{spec.bytes_per_second} is less than 0; 0 means without a bound")
+    if spec.bytes_per_second and is_stitched(spec):
+        raise InvalidField("spec.bytes_per_second", "bounds a copy, and a stitched move copies nothing; leave it out")
     route = table.route(spec.topic)
     if route is None:
         raise InvalidField("spec.topic", f"no rule leads topic {spec.topic!r} to a cluster")
@@ -159,11 +178,17 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
             raise NotAllowed("TOPIC_DIFFERS_BY_CLIENT", f"rules/{version.rule.rule_id}", text)
     if route.cluster == spec.target_cluster:
         raise NotAllowed("TOPIC_IS_THERE", f"topics/{spec.topic}", f"topic {spec.topic!r} is on {route.cluster!r}")
+    if not is_stitched(spec) and log_of(table, spec.topic) is not None:
+        text = (
+            f"the log of topic {spec.topic!r} is stitched together from parts on several clusters, and a copy can't "
+            f"take their place yet; move it with --stitch, or wait: `meshctl topic parts {spec.topic}` says for what"
+        )
+        raise NotAllowed("LOG_IS_STITCHED", f"topics/{spec.topic}", text)
     return Place(route.cluster, route.upstream_topic), Place(spec.target_cluster, route.upstream_topic)
 
 
-def check_sides(topic: str, source: Side, target: Side) -> None:
-    """Refuses a topic that can't be copied with its offsets."""
+def check_sides(topic: str, source: Side, target: Side, *, stitched: bool = False) -> None:
+    """Refuses a topic that can't be copied with its offsets, or whose log can't be stitched."""
     name = f"topics/{topic}"
     if not source.partitions:
         raise NotAllowed("NO_SUCH_TOPIC", name, f"topic {topic!r} does not exist on {source.place.cluster!r}")
@@ -172,12 +197,14 @@ def check_sides(topic: str, source: Side, target: Side) -> None:
         raise NotAllowed("TOO_MANY_PARTITIONS", name, text)
     for side in (source, target):
         if "compact" in side.settings.get("cleanup.policy", ""):
-            text = (
-                f"topic {topic!r} is compacted on {side.place.cluster!r}: its log has holes in its batches, and "
-                "brokers take no such batch from a producer; mirror the topic, then set its rule"
+            why = (
+                "no cluster would remove a record of the old part when a newer one of its key is in the new part"
+                if stitched
+                else "its log has holes in its batches, and brokers take no such batch from a producer"
             )
+            text = f"topic {topic!r} is compacted on {side.place.cluster!r}: {why}; mirror the topic, then set its rule"
             raise NotAllowed("TOPIC_IS_COMPACTED", name, text)
-        if side.settings.get("message.timestamp.type") == "LogAppendTime":
+        if side.settings.get("message.timestamp.type") == "LogAppendTime" and not stitched:
             text = (
                 f"topic {topic!r} has message.timestamp.type=LogAppendTime on {side.place.cluster!r}: the copy would "
                 "have other times; set CreateTime there"
@@ -186,7 +213,7 @@ def check_sides(topic: str, source: Side, target: Side) -> None:
     if target.partitions and target.partitions != source.partitions:
         text = (
             f"topic {topic!r} has {source.partitions} partitions on {source.place.cluster!r}, and {target.partitions} "
-            f"on {target.place.cluster!r}: a copy with offsets needs as many"
+            f"on {target.place.cluster!r}: the move needs as many"
         )
         raise NotAllowed("OTHER_PARTITIONS", name, text)
 
@@ -213,7 +240,9 @@ def started(
         source_cluster=source.cluster, topic=source.upstream_topic, target_cluster=target.cluster,
         target_topic=target.upstream_topic, bytes_per_second=spec.bytes_per_second,
     )  # fmt: skip
-    move = topic_moves.MoveWithRecords(name=name, spec=spec, copy=copy, state=COPYING, actor=actor, reason=reason)
+    move = topic_moves.MoveWithRecords(
+        name=name, spec=spec, copy=copy, state=KINDS[spec.kind], actor=actor, reason=reason
+    )
     move.spec.hold_budget_ms = spec.hold_budget_ms or USUAL_BUDGET_MS
     move.create_time.FromDatetime(now)
     return events.TopicMoveStarted(move=move)
@@ -222,8 +251,8 @@ def started(
 def cancelled(known: TopicMoves, name: str) -> events.TopicMoveEnded:
     """The event of a cancellation; refused from the cut on."""
     move = known.get(name)
-    if move.state != COPYING:
-        text = f"move {name!r} is {WORDS[move.state]}: it can be cancelled only while it copies"
+    if move.state != KINDS[move.spec.kind]:
+        text = f"move {name!r} is {WORDS[move.state]}: it can be cancelled only before its cut"
         raise NotAllowed("TOO_LATE_TO_CANCEL", name, text)
     return events.TopicMoveEnded(name=name, state=CANCELLED)
 

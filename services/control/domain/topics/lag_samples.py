@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from services.control.domain.rules.effects import LogRange
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.topics.groups import WITHOUT_MEMBERS, MeshGroup
 
 LASTING: Final = timedelta(minutes=5)

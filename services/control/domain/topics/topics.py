@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mesh.routing import Place, RoutingTable
+from services.control.domain.log_ranges import LogRange
 from services.control.domain.rules.checks import INTERNAL_PREFIX
-from services.control.domain.rules.effects import LogRange, OffsetKeepers
+from services.control.domain.rules.effects import OffsetKeepers
 
 Committed = Mapping[str, Mapping[str, Mapping[tuple[str, int], int]]]
 """Cluster -> group -> topic there and partition -> committed offset."""

@@ -5,9 +5,11 @@ The policy itself is in the routing table (`mesh.routing.listed_policy`), so gat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
+from mesh.re2_expressions import InvalidRe2Error, compiled
 from mesh.routing.listed_policy import RULE_SET, rule_key
 from mesh.rpc import events, validation
 from mesh.schemas.json_schema import JsonSchema
@@ -27,6 +29,9 @@ MOST_MS: Final = 2**53
 MOST_HEADERS: Final = 16
 LONGEST_HEADER: Final = 255
 LONGEST_SUBJECT: Final = 255
+LONGEST_REGEX: Final = 1000
+MOST_PRINCIPALS: Final = 100
+PRINCIPAL: Final = re.compile(r"(User|Group):[^*]{0,254}[^*\s]\*?|(User|Group):\*")
 LONGEST_SCHEMA: Final = 8192
 """Bytes of a rule's own schema: each gateway gets it with the table."""
 
@@ -77,6 +82,7 @@ def _check(rule: Rule, field: str) -> None:
     if rule.stores_unchecked and not rule.asks_registry:
         raise InvalidField(f"{field}.stores_unchecked", "is about schemas of the registry, and the rule asks for none")
     _check_content(rule, field)
+    _check_new_topics(rule, field)
     _check_dead_letters(rule, f"{field}.dead_letter_topic")
     _check_headers(rule.required_headers, f"{field}.required_headers")
     if not rule.conditions:
@@ -109,6 +115,33 @@ def _check_dead_letters(rule: Rule, field: str) -> None:
         raise InvalidField(field, f"is for records that are refused, and mode {rule.mode.value} stores them")
     if rule.matches(topic):
         raise InvalidField(field, f"{topic!r} is a topic of the rule itself: name another one")
+
+
+def _check_new_topics(rule: Rule, field: str) -> None:
+    if not rule.new_name_regex:
+        if rule.principals:
+            raise InvalidField(f"{field}.principals", "are about new_name_regex, and the rule has none")
+        return
+    if len(rule.new_name_regex) > LONGEST_REGEX:
+        reason = f"has {len(rule.new_name_regex)} characters, and {LONGEST_REGEX} are possible"
+        raise InvalidField(f"{field}.new_name_regex", reason)
+    try:
+        compiled(rule.new_name_regex)
+    except InvalidRe2Error as error:
+        raise InvalidField(f"{field}.new_name_regex", str(error)) from None
+    if len(rule.conditions) > 1:
+        reason = "is about names of topics, and the rule has conditions about records: make two rules"
+        raise InvalidField(f"{field}.new_name_regex", reason)
+    if rule.mode is Mode.MARK:
+        raise InvalidField(f"{field}.mode", "marks records, and new_name_regex is about none: enforce or observe")
+    if rule.dead_letter_topic:
+        raise InvalidField(f"{field}.dead_letter_topic", "is for records, and new_name_regex is about none")
+    if len(set(rule.principals)) < len(rule.principals) or len(rule.principals) > MOST_PRINCIPALS:
+        raise InvalidField(f"{field}.principals", f"are at most {MOST_PRINCIPALS}, each once")
+    for index, each in enumerate(rule.principals):
+        if not PRINCIPAL.fullmatch(each):
+            reason = f"{each[:255]!r} is not User:NAME or Group:NAME, with or without a last *"
+            raise InvalidField(f"{field}.principals[{index}]", reason)
 
 
 def _check_headers(names: Sequence[str], field: str) -> None:

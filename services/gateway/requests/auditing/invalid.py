@@ -1,4 +1,4 @@
-"""A batch that breaks a rule of validation, as metrics, the log and the audit tell it."""
+"""A batch, or the name of a new topic, that breaks a rule of validation, as metrics, the log and the audit tell it."""
 
 from __future__ import annotations
 
@@ -27,3 +27,23 @@ class InvalidBatch:
     def __str__(self) -> str:
         client = f"{self.principal} (client.id {self.client_id!r}) from host {self.host}"
         return f"{client} may not write such a batch, because {self.breach.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidTopic:
+    """A client's topic whose name the policy does not allow."""
+
+    principal: str
+    host: str
+    client_id: str
+    topic: str
+    breach: Breach
+
+    @property
+    def enforced(self) -> bool:
+        """False: the topic is created, because the rule only observes."""
+        return self.breach.rule.mode is Mode.ENFORCE
+
+    def __str__(self) -> str:
+        client = f"{self.principal} (client.id {self.client_id!r}) from host {self.host}"
+        return f"{client} may not create topic {self.topic!r}, because {self.breach.reason}"

@@ -7,17 +7,21 @@ from uuid import uuid4
 
 from mesh.acls import ResourceType
 from services.gateway.authorization.refusals import Refusal
-from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.auditing.invalid import InvalidBatch, InvalidTopic
 from services.gateway.requests.auditing.records import MOST_FAILURE_CHARACTERS, MOST_KEY_CHARACTERS
 from services.gateway.requests.auditing.withheld import Withheld
 
+Refused = Refusal | InvalidBatch | InvalidTopic | Withheld
 
-def refusal_event(refusal: Refusal | InvalidBatch | Withheld, service_id: str, now_ms: int) -> bytes:
+
+def refusal_event(refusal: Refused, service_id: str, now_ms: int) -> bytes:
     """The value of the audit record."""
     topic: str | None
     partition: int | None = None
     if isinstance(refusal, InvalidBatch):
         kind, topic, partition = "VALIDATION", refusal.topic, refusal.partition
+    elif isinstance(refusal, InvalidTopic):
+        kind, topic = "VALIDATION", refusal.topic
     elif isinstance(refusal, Withheld):
         kind, topic, partition = "PROTECTION", refusal.topic, refusal.partition
     else:

@@ -10,8 +10,7 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import re2
-
+from mesh.re2_expressions import InvalidRe2Error, compiled
 from services.gateway.requests.groups.group_home import owners
 from services.gateway.requests.plan import Command, MeshView, Unreachable, refresh
 from services.gateway.requests.topic_ids import look_around
@@ -34,7 +33,9 @@ class Lack:
 
 def matching_topics(regex: str, mesh: MeshView) -> Generator[Command, Any, list[str]]:
     """Topics of all clusters that match a subscription by RE2 expression; none if the expression is invalid."""
-    if _pattern(regex) is None:
+    try:
+        compiled(regex)
+    except InvalidRe2Error:
         return []
     yield from look_around(mesh)
     known = (
@@ -48,18 +49,11 @@ def matching_topics(regex: str, mesh: MeshView) -> Generator[Command, Any, list[
 
 def matching(regex: str, topics: Iterable[str]) -> list[str]:
     """Those of the topics that match an RE2 expression as a whole; none if the expression is invalid."""
-    pattern = _pattern(regex)
-    return [] if pattern is None else [topic for topic in topics if pattern.fullmatch(topic)]
-
-
-def _pattern(regex: str) -> Any:
-    """The compiled expression; None if it is invalid."""
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(regex, options)
-    except re2.error:
-        return None
+        pattern = compiled(regex)
+    except InvalidRe2Error:
+        return []
+    return [topic for topic in topics if pattern.fullmatch(topic)]
 
 
 def renamed_topics(group_id: str, topics: Iterable[str], mesh: MeshView) -> str | None:

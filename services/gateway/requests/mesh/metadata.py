@@ -37,6 +37,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.topic_ids import HIGHEST_METADATA, mesh_topic_id, topic_names
 from services.gateway.requests.topic_names import is_internal
+from services.gateway.requests.topics.new_topics import why_refused
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -221,6 +222,10 @@ def _named_topics(mesh: MeshView, wanted: _Wanted, names: list[str]) -> Generato
         for cluster, owned in by_cluster.items()
         if mesh.clusters[cluster].available
     }
+    for names in gone.values():
+        for name in [each for each in names if why_refused(each, mesh) is not None]:
+            names.remove(name)
+            wanted.unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
     missing = {cluster: names for cluster, names in gone.items() if names}
     if missing:
         yield from _create(mesh, wanted, missing)

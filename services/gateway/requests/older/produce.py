@@ -10,9 +10,11 @@ Theory of operation
 
 import structlog
 
+from mesh.validation.checks import V2
 from services.gateway.requests.older.rewriting import known_code, message_of_answer, rewritten
 from services.gateway.requests.plan import Close, MeshView, NoAnswer, NotConverted, Plan, Request, convert
 from services.gateway.requests.records import produce
+from services.gateway.wire.batches import MAGIC_AT
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.legacy.conversion import Corrupt, batches_of
 from services.gateway.wire.messages.produce import (
@@ -44,7 +46,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     _tell_corrupt(request, converted)
     answer = ProduceResponse()
     if any(isinstance(batch, bytes) for batch in converted.values()):
-        given = yield from produce.handle(rewritten(request, _with_batches(message, converted), VERSION), mesh)
+        asked = rewritten(request, _with_batches(message, converted), VERSION, _magic(sets))
+        given = yield from produce.handle(asked, mesh)
         told = message_of_answer(given, ProduceResponse, VERSION)
         if isinstance(told, Close):
             return told
@@ -65,6 +68,11 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             for topic in message.topic_data
         ],
     )
+
+
+def _magic(sets: tuple[bytes, ...]) -> int:
+    """The oldest message format of the request: its batches are judged by it."""
+    return min((each[MAGIC_AT] for each in sets if len(each) > MAGIC_AT), default=V2)
 
 
 def _with_batches(message: ProduceRequest, converted: dict[Slot, Converted]) -> ProduceRequest:

@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from mesh.validation.checks import V2
 from services.gateway.requests.plan import Answer, Body, Close, Handle, MeshView, NoAnswer, Plan, RawResponse, Request
 from services.gateway.wire.codec import decode
 from services.gateway.wire.errors import ErrorCode
@@ -11,11 +12,11 @@ from services.gateway.wire.schema import Struct
 M = TypeVar("M", bound=Struct)
 
 
-def rewritten(request: Request, message: Struct, version: int) -> Request:
-    """A request of the same client with this message."""
+def rewritten(request: Request, message: Struct, version: int, magic: int = V2) -> Request:
+    """A request of the same client with this message, whose records came in this message format."""
     header = request.header
     frame = memoryview(bytearray(encode_request(message, version, header.correlation_id, header.client_id)))
-    return Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame)
+    return Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame, magic)
 
 
 def message_of_answer(answer: Answer, cls: type[M], version: int) -> M | NoAnswer | Close:

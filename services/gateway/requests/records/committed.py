@@ -9,10 +9,12 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mesh.transactions import LogPlace
 from services.gateway.requests.plan import Command, Gather, MeshView, RawResponse
 from services.gateway.requests.records.broker_fetches import Found, Limits
 from services.gateway.requests.records.fetch_poll import Poll
 from services.gateway.requests.records.fetch_sessions import UNKNOWN_MARKS, Marks, Position, Slot
+from services.gateway.requests.records.stitched import Stretch
 from services.gateway.requests.transactions.holding import holds_now, known_holds, note_held, place_of
 from services.gateway.requests.transactions.sight import RETRY_S, Holds
 from services.gateway.wire.batches import end_of_whole, first_transactional
@@ -49,12 +51,17 @@ class Waiting:
         return Limits(max_wait_ms, limits.min_bytes, limits.max_bytes, limits.rack_id)
 
 
-def waiting_at(wanted: Mapping[Slot, Position], mesh: MeshView) -> Generator[Command, Any, Waiting]:
-    """The partitions with nothing to show before the offset that their reader wants."""
-    if not _held(wanted, known_holds(mesh), mesh):
+def waiting_at(
+    wanted: Mapping[Slot, Position], parts: Mapping[Slot, Stretch], mesh: MeshView
+) -> Generator[Command, Any, Waiting]:
+    """The partitions with nothing to show before the offset that their reader wants.
+
+    `parts`: those from which partitions of stitched logs are read.
+    """
+    if not _held(wanted, parts, known_holds(mesh), mesh):
         return Waiting()
     holds = yield from holds_now(mesh)
-    held = _held(wanted, holds, mesh)
+    held = _held(wanted, parts, holds, mesh)
     if not held:
         return Waiting()
     mesh.memory.sight.on_held(UNFINISHED)
@@ -62,26 +69,41 @@ def waiting_at(wanted: Mapping[Slot, Position], mesh: MeshView) -> Generator[Com
     session.waiting = {
         slot: Marks(known.high_watermark, stable, known.log_start_offset)
         for slot, (stable, _) in held.items()
-        for known in (_marks(slot, mesh),)
+        for known in (_marks(slot, parts, mesh),)
     }
     return Waiting(session.waiting, min(seconds for _, seconds in held.values()))
 
 
-def _marks(slot: Slot, mesh: MeshView) -> Marks:
+def _marks(slot: Slot, parts: Mapping[Slot, Stretch], mesh: MeshView) -> Marks:
     """The last marks from a broker, which is not asked while the partition waits."""
-    session, (topic, partition) = mesh.session, slot
-    known = (fetches.marks.get((str(topic), partition)) for fetches in session.broker_fetches.values())
-    return next((marks for marks in known if marks is not None), session.waiting.get(slot, UNKNOWN_MARKS))
+    session, (topic, partition), part = mesh.session, slot, parts.get(slot)
+    known = (
+        fetches.marks.get((str(topic), partition))
+        for (cluster, _), fetches in session.broker_fetches.items()
+        if part is None or part.cluster == cluster
+    )
+    last = UNKNOWN_MARKS if part is not None else session.waiting.get(slot, UNKNOWN_MARKS)
+    return next((marks for marks in known if marks is not None), last)
 
 
-def _held(wanted: Mapping[Slot, Position], holds: Holds, mesh: MeshView) -> dict[Slot, tuple[int, float]]:
+def _place(slot: Slot, parts: Mapping[Slot, Stretch], mesh: MeshView) -> LogPlace | None:
+    topic, partition = slot
+    part = parts.get(slot)
+    if part is not None:
+        return LogPlace(part.cluster, part.topic, partition)
+    return place_of(topic, partition, mesh) if isinstance(topic, str) else None
+
+
+def _held(
+    wanted: Mapping[Slot, Position], parts: Mapping[Slot, Stretch], holds: Holds, mesh: MeshView
+) -> dict[Slot, tuple[int, float]]:
     """With the last stable offset to show, and the seconds after which a reader may ask again."""
     held: dict[Slot, tuple[int, float]] = {}
-    for (topic, partition), position in wanted.items() if holds.by_place else ():
-        place = place_of(topic, partition, mesh) if isinstance(topic, str) else None
+    for slot, position in wanted.items() if holds.by_place else ():
+        place = _place(slot, parts, mesh)
         stable = None if place is None else holds.stable(place)
         if place is not None and stable is not None and stable <= position.offset:
-            held[topic, partition] = (stable, note_held(place, holds, mesh))
+            held[slot] = (stable, note_held(place, holds, mesh))
     return held
 
 
@@ -99,9 +121,7 @@ def hold_back(poll: Poll) -> Generator[Command, Any, bool]:
     holds = yield from holds_now(mesh)
     cut = False
     for slot, first in suspect.items():
-        topic, partition = slot
-        found = poll.found[slot]
-        place = place_of(topic, partition, mesh) if isinstance(topic, str) else None
+        found, place = poll.found[slot], _place(slot, poll.parts_read, mesh)
         stable = None if place is None else holds.stable(place)
         if holds.blind:
             stable = first if stable is None else min(first, stable)

@@ -28,9 +28,9 @@ def check_of(schema: RegisteredSchema) -> Check:
 
     def bounded(payload: bytes) -> str | None:
         if len(payload) > LARGEST:
-            return f"the value has {len(payload)} bytes, and {LARGEST} can be checked"
+            return f"has {len(payload)} bytes, and {LARGEST} can be checked"
         fault = made(payload)
-        return None if fault is None else f"the value is not valid by {_name(schema)}: {fault}"
+        return None if fault is None else f"is not valid by {_name(schema)}: {fault}"
 
     return bounded
 

@@ -1,6 +1,7 @@
 """DescribeProducers: the producers that the leader of each partition remembers, on its topic's owner.
 
 Ids are those in the log: minted by the gateway for producers that came through the mesh, the cluster's own for others.
+Of a stitched log the present part's leader is asked.
 """
 
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from services.gateway.requests.leaders import ask_leaders
 from services.gateway.requests.placement import Place, Wanted
 from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request
+from services.gateway.requests.records.stitched import stretches
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -30,6 +32,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
     wanted = [Wanted(topic.name, index, None) for topic in message.topics for index in topic.partition_indexes]
     results = yield from ask_leaders(mesh, wanted, question, DescribeProducersResponse, _results_of, _failed)
+    for (topic, partition), result in results.items():
+        parts = stretches(topic, partition, mesh)
+        for producer in result.active_producers if parts else ():
+            producer.current_txn_start_offset = parts[-1].shown(producer.current_txn_start_offset)
     return DescribeProducersResponse(
         topics=[
             TopicResponse(topic.name, [results[topic.name, index] for index in topic.partition_indexes])

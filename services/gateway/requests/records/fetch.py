@@ -12,7 +12,9 @@ Theory of operation
    is left to the next request, in which other partitions come first.
 5. With one leader and no field to hide or to change, the answer passes as it came. Records are never copied or opened,
    but for those of topics with a rule of protection (`revealing`).
-6. The gateway's own refusals (no rule, no leader, no broker reached) come with the rest of the answer, or after the
+6. Positions and answers of stitched logs change from the offsets of clients to those of clusters and back
+   (`stitched_fetch`). Sessions and all that comes after the poll have those of clients.
+7. The gateway's own refusals (no rule, no leader, no broker reached) come with the rest of the answer, or after the
    client's wait. A client that is answered at once would ask again at once.
 """
 
@@ -45,6 +47,7 @@ from services.gateway.requests.records.fetch_sessions import (
     wish_of,
 )
 from services.gateway.requests.records.revealing import bar, reveal
+from services.gateway.requests.records.stitched_fetch import find_lost_ends, read_in_parts, show
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
 from services.gateway.requests.traffic.calls import CountedCall, begun
 from services.gateway.requests.transactions.holding import concerns
@@ -67,13 +70,14 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         return FetchResponse(error_code=wish)
     limits = limits_of(message.max_wait_ms, message.min_bytes, message.max_bytes, message.rack_id)
     limits = limits.within(mesh.poll_bytes)
-    waits = Waiting()
+    waits, reading = Waiting(), read_in_parts(wish.wanted, mesh)
     if concerns(mesh.table, message.isolation_level):
-        waits = yield from waiting_at(wish.wanted, mesh)
-    wanted, limits = waits.others(wish.wanted), waits.within(limits)
+        waits = yield from waiting_at(reading.wanted, reading.parts, mesh)
+    wanted, limits = waits.others(reading.wanted), waits.within(limits)
     if not wanted and waits.slots:
         yield Gather((), lambda _: False, limits.wait_s)
-    poll = Poll(mesh, wanted, request.version, message.isolation_level, limits, not wish.alone)
+    poll = Poll(mesh, wanted, request.version, message.isolation_level, limits, not wish.alone, reading.parts)
+    poll.refused.update(reading.refused)
     poll.waiting = waits.slots
     answer = yield from _polled(mesh, wish, poll, counted)
     return answer
@@ -125,9 +129,12 @@ def ended_in_doubt(request: Request, mesh: MeshView, doubted: Doubted, began: fl
 def _polled(mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None) -> Generator[Command, Any, Answer]:
     yield from bar(poll)
     yield from poll.run()
+    if poll.parts_read:
+        yield from find_lost_ends(poll)
     if concerns(mesh.table, poll.isolation_level):
         yield from hold_back(poll)
     yield from reveal(poll)
+    show(poll)
     found = poll.found if poll.brokers == 1 else fitting(wish.wanted, poll.found, poll.limits.max_bytes)
     answer = _answer(poll.version, mesh, wish, poll, found)
     if counted is not None:  # without an answer for its session the client gets no records

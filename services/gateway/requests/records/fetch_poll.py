@@ -31,6 +31,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.records.broker_fetches import BrokerFetches, Found, Limits, NamedSlot, Terms
 from services.gateway.requests.records.fetch_sessions import NO_SESSION, Marks, Position, Slot
+from services.gateway.requests.records.stitched import Stretch
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -132,6 +133,8 @@ class Poll:
     limits: Limits
     in_session: bool = True
     """Whether the client has a session with the gateway, or is about to get one."""
+    parts_read: Mapping[Slot, Stretch] = field(default_factory=dict)
+    """The parts that partitions of stitched logs are read from."""
     found: dict[Slot, Found] = field(default_factory=dict)
     """The partitions that brokers have answered."""
     waiting: Mapping[Slot, Marks] = field(default_factory=dict)
@@ -180,7 +183,15 @@ class Poll:
                     self.refused[slot] = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def marks(self) -> dict[Slot, Marks]:
-        """The last marks of the partitions that no broker has answered in this poll."""
+        """The last marks of the partitions that no broker has answered in this poll, as clients see them."""
+        parts = self.parts_read
+        return {
+            slot: parts[slot].shown_marks(marks) if slot in parts else marks
+            for slot, marks in self.marks_of_brokers().items()
+        }
+
+    def marks_of_brokers(self) -> dict[Slot, Marks]:
+        """The same marks with the offsets of clusters."""
         known = self.mesh.session.broker_fetches
         return {
             slot: marks
@@ -216,7 +227,8 @@ class Poll:
                 named[topic, partition] = position
             else:
                 self.refused[topic, partition] = ErrorCode.UNKNOWN_TOPIC_ID
-        places, errors = yield from homes(self.mesh, list(named))
+        elsewhere = {slot: self.parts_read[slot].cluster for slot in named if slot in self.parts_read}
+        places, errors = yield from homes(self.mesh, list(named), elsewhere)
         for slot, error in errors.items():
             self.refused[slot] = error
         self.parts.clear()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mesh.routing import Route as TableRoute
 from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.records.stitched import is_stitched
 from services.gateway.requests.topic_ids import known_name, mesh_topic_id
 from services.gateway.requests.topic_names import KnownCluster
 from services.gateway.requests.traffic.tally import Tally
@@ -73,7 +74,7 @@ def route_to(
     route = None if name is None else table.route(name)
     if name is None or route is None or route.cluster not in known or known[route.cluster].naming:
         return None
-    if memory.protection.rules_for(name):
+    if memory.protection.rules_for(name) or is_stitched(name, route, memory):
         return None
     knowledge = known[route.cluster].by_own_names
     topic, versions = knowledge.topics.get(name), knowledge.versions.get(ApiKey.FETCH)

@@ -1,16 +1,19 @@
 """ListOffsets: offsets by time or end, from the leaders. Times and isolation mean the same as on the broker.
 
 For `read_committed` readers of several clusters, an end is not behind the offset from which on records are held back
-(`transactions.holding`), and no time has an offset behind it.
+(`transactions.holding`), and no time has an offset behind it. The parts of a stitched log are asked one after another
+(`stitched_ends`).
 """
 
 from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from mesh.transactions import TRANSACTIONS_TOPIC
+from mesh.transactions import TRANSACTIONS_TOPIC, LogPlace
 from services.gateway.requests.leaders import ask_leaders
 from services.gateway.requests.placement import Place, Wanted
 from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request
+from services.gateway.requests.records.stitched_ends import OffsetSearch
 from services.gateway.requests.transactions.holding import concerns, holds_now, place_of
 from services.gateway.requests.transactions.stable_offsets import LATEST
 from services.gateway.wire.errors import ErrorCode
@@ -32,15 +35,21 @@ TIMEOUT_S = 35.0
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ListOffsetsRequest)
     wanted = [Wanted(topic.name, p.partition_index, p) for topic in message.topics for p in topic.partitions]
+    searches = {(w.topic, w.partition): OffsetSearch.of(w.topic, w.partition, w.item.timestamp, mesh) for w in wanted}
 
     def question(place: Place, parts: list[Wanted[ListOffsetsPartition]]) -> Call:
         return _call(message, request.version, place, parts)
 
-    results = yield from ask_leaders(mesh, wanted, question, ListOffsetsResponse, _results_of, _failed)
+    results: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
+    left = wanted
+    while left:
+        left = [replace(w, cluster=searches[w.topic, w.partition].cluster) for w in left]
+        results |= yield from ask_leaders(mesh, left, question, ListOffsetsResponse, _results_of, _failed)
+        left = [w for w in left if not searches[w.topic, w.partition].take(results[w.topic, w.partition])]
     for result in results.values():
         result.leader_epoch = NO_EPOCH
     if concerns(mesh.table, message.isolation_level) and any(w.item.timestamp >= LATEST for w in wanted):
-        yield from _hold_back(wanted, results, mesh)
+        yield from _hold_back(wanted, results, searches, mesh)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(topic.name, [results[topic.name, p.partition_index] for p in topic.partitions])
@@ -52,6 +61,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def _hold_back(
     wanted: list[Wanted[ListOffsetsPartition]],
     results: Mapping[tuple[str, int], ListOffsetsPartitionResponse],
+    searches: Mapping[tuple[str, int], OffsetSearch],
     mesh: MeshView,
 ) -> Generator[Command, Any, None]:
     """Ends and times alone: the other special timestamps are about the beginning of a log, and about its records."""
@@ -60,8 +70,13 @@ def _hold_back(
     holds = yield from holds_now(mesh)
     for w in wanted:
         result = results[w.topic, w.partition]
-        place = place_of(w.topic, w.partition, mesh)
+        part = searches[w.topic, w.partition].asked
+        place = (
+            place_of(w.topic, w.partition, mesh) if part is None else LogPlace(part.cluster, part.topic, w.partition)
+        )
         stable = None if place is None else holds.stable(place)
+        if stable is not None and part is not None:
+            stable = part.shown(stable)
         if stable is None or result.error_code or result.offset < stable:
             continue
         if w.item.timestamp == LATEST:

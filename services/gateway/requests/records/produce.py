@@ -174,7 +174,7 @@ def _in_parts(produce: Producing) -> Plan:
     joined = _joined(produce, [outcome for _, _, outcome in outcomes])
     if joined is not None:
         return joined
-    whole = not produce.results and len(outcomes) == 1
+    whole = not produce.results and len(outcomes) == 1 and not produce.is_stitched
     for place, parts, outcome in outcomes:
         response = yield from _take(produce, place, parts, outcome)
         if whole and response is not None and _is_clean(response) and _is_of_version(outcome, produce.request.version):
@@ -296,6 +296,7 @@ def _take(
             if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and slot in produce.batches:
                 result.error_code = MAYBE_WRITTEN
             produce.results[slot] = result
+            produce.show(result, wanted.topic)
             if result.error_code in LEADER_ERRORS or result.error_code == MAYBE_WRITTEN:
                 produce.not_written(slot)
                 stale.add(wanted.topic)
@@ -314,7 +315,7 @@ def _unverified(produce: Producing, told: dict[Slot, PartitionProduceResponse]) 
 
 def _passing(produce: Producing, outcome: Outcome) -> Answer | None:
     """An answer that may go to the client without being opened; the decoder refuses unreadable bytes."""
-    if not isinstance(outcome, RawResponse):
+    if not isinstance(outcome, RawResponse) or produce.is_stitched:
         return None
     place = (outcome.frame, outcome.version, outcome.body_offset, len(outcome.frame))
     try:
@@ -332,7 +333,7 @@ def _joined(produce: Producing, outcomes: list[Outcome]) -> Body | None:
     """One answer, joined from several that may pass unopened; None if one of them must be opened."""
     if len(outcomes) < 2 or produce.results or produce.strange or produce.scan.transactional_id is not None:
         return None
-    if produce.request.version < FLEXIBLE:
+    if produce.request.version < FLEXIBLE or produce.is_stitched:
         return None
     by_id = produce.request.version >= IDS_SINCE
     responses = [

@@ -22,6 +22,7 @@ from services.gateway.requests.records.seams import (
     look_further_back,
     seam_of,
 )
+from services.gateway.requests.records.stitched import Part, is_stitched, stretches
 from services.gateway.requests.transactions.records import MOVED, Closed, in_parts_left
 from services.gateway.wire.batches import BatchHeader, comes_after
 from services.gateway.wire.errors import ErrorCode
@@ -83,6 +84,23 @@ class Producing:
     def may_all_go_on(self) -> bool:
         """Whether no part of the request is known to be refused."""
         return not (self.strange or self.closed or self.invalid or self.unsettled)
+
+    @property
+    def is_stitched(self) -> bool:
+        """Whether clients see other offsets than the clusters answer with."""
+        mesh, logs = self.mesh, self.mesh.memory.stitches.logs
+        if not logs:
+            return False
+        routes = ((t.name, mesh.table.route(t.name)) for t in self.scan.topics if t.name in logs)
+        return any(route is not None and is_stitched(topic, route, mesh.memory) for topic, route in routes)
+
+    def show(self, result: PartitionProduceResponse, topic: str) -> None:
+        """Gives the answer of a cluster the offsets of clients."""
+        parts = stretches(topic, result.index, self.mesh)
+        if parts:
+            self.mesh.memory.on_part(Part.PRESENT)
+            result.base_offset = parts[-1].shown(result.base_offset)
+            result.log_start_offset = parts[-1].shown(result.log_start_offset)
 
     def is_undecided(self, topic: str) -> bool:
         """Whether the topic's cluster is not known before a move has ended."""

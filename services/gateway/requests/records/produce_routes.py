@@ -7,6 +7,7 @@ from mesh.routing import Route as TableRoute
 from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.records.seams import seam_of
+from services.gateway.requests.records.stitched import is_stitched
 from services.gateway.requests.topic_ids import known_name
 from services.gateway.requests.topic_names import KnownCluster
 from services.gateway.requests.traffic.tally import Tally
@@ -92,7 +93,7 @@ def route_to(
         return None
     if (memory.audit is not None and name in memory.audit.topics) or route.cluster not in known:
         return None
-    if memory.validation.rules_for(name) or memory.protection.rules_for(name):
+    if memory.validation.rules_for(name) or memory.protection.rules_for(name) or is_stitched(name, route, memory):
         return None
     knowledge = known[route.cluster].by_own_names
     topic, versions = knowledge.topics.get(name), knowledge.versions.get(ApiKey.PRODUCE)

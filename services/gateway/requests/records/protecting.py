@@ -84,7 +84,7 @@ def replace(produce: Producing, records: Mapping[int, bytes]) -> None:
             at = part.records_end
     out += frame[at:]
     INT32.pack_into(out, 0, len(out) - _SIZE_BYTES)
-    changed = produce.request = Request(request.header, memoryview(out))
+    changed = produce.request = Request(request.header, memoryview(out), request.magic)
     found = scan_produce(changed.frame, request.version, request.header.body_offset, len(out))
     if request.version >= IDS_SINCE:
         names = {topic.topic_id: topic.name for topic in scan.topics}

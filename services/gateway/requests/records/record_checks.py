@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from mesh.protection.keys import NoKey
-from mesh.schemas.framing import framed_value
+from mesh.schemas.framing import Part as SchemaPart
+from mesh.schemas.framing import framed_in_batch
 from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError, SchemaKind
 from mesh.validation import Breach, Content, Fault, Mode, Record, Rule, ValueSchema, record_fault
 from mesh.validation.checks import in_rule
@@ -52,13 +53,17 @@ class Schemas:
         self.missing.add(question)
         return None
 
+    def named(self, prefix: bytes) -> RegisteredSchema | NoKey | None:
+        """The schema of this prefix; None if it has to be asked for first."""
+        if prefix not in self.found.schemas:
+            self.missing.add(prefix)
+        return self.found.schemas.get(prefix)
+
     def of(self, rule: Rule, prefix: bytes) -> RegisteredSchema | NoKey | None:
         """The schema by which the rule judges a value; None if it has to be asked for first."""
         match rule.content:
             case Content.NAMED:
-                if prefix not in self.found.schemas:
-                    self.missing.add(prefix)
-                return self.found.schemas.get(prefix)
+                return self.named(prefix)
             case Content.SUBJECT:
                 found = self.found.latest[LatestOf(rule.content_schema)]
                 if isinstance(found, RegisteredSchema) and found.kind is not SchemaKind.JSON:
@@ -69,12 +74,15 @@ class Schemas:
                 return self._given.setdefault(rule, RegisteredSchema(0, SchemaKind.JSON, rule.content_schema))
         return None
 
-    def fault(self, schema: RegisteredSchema, payload: bytes) -> str | None:
-        """Why a payload is not valid by the schema."""
+    def fault(self, schema: RegisteredSchema, what: SchemaPart, payload: bytes) -> str | None:
+        """Why the payload of a key or value is not valid by the schema."""
         check = self._ready.get(schema)
         if check is None:
             check = self._ready[schema] = _check_of(schema)
-        return check if isinstance(check, str) else check(payload)
+        if isinstance(check, str):
+            return f"the schema of the {what} can't be used: {check}"
+        reason = check(payload)
+        return None if reason is None else f"the {what} {reason}"
 
 
 class Checking:
@@ -114,6 +122,8 @@ class Checking:
             reason = record_fault(rule, record)
             if reason is None and part.value is not None and (rule.value_schema or rule.content):
                 reason = self._value_fault(rule, part, part.value)
+            if reason is None and rule.key_by_named_schema and part.key is not None:
+                reason = self._key_fault(rule, part, part.key)
             if reason is None:
                 continue
             reason = in_rule(rule, reason)
@@ -129,14 +139,12 @@ class Checking:
     def _value_fault(self, rule: Rule, part: Part, value: bytes) -> str | None:
         schemas, prefix, payload = self._schemas, b"", value
         if schemas.is_late:
-            reason = f"the checks of the request take more than {CHECK_S:g} s: send fewer records at a time"
-            self._late[rule] = in_rule(rule, reason)
-            return reason
+            return self._is_late(rule)
         if rule.value_schema is not None or rule.content is Content.NAMED:
-            try:
-                prefix, payload = framed_value(value, part.headers)
-            except FormatError:  # its text shows the first bytes of the value
-                return "the value names no schema: it does not begin with the id of one, as serializers write it"
+            named = _named("value", value, part)
+            if isinstance(named, str):
+                return named
+            prefix, payload = named
         if rule.value_schema is not None:
             subject = f"{self._topic}-value" if rule.value_schema is ValueSchema.SUBJECT else ""
             why = schemas.is_registered(SchemaOf(prefix, subject))
@@ -149,7 +157,24 @@ class Checking:
             return None
         if isinstance(schema, NoKey):
             return self._without(rule, schema)
-        return schemas.fault(schema, payload if rule.content is Content.NAMED else value)
+        return schemas.fault(schema, "value", payload if rule.content is Content.NAMED else value)
+
+    def _key_fault(self, rule: Rule, part: Part, key: bytes) -> str | None:
+        if self._schemas.is_late:
+            return self._is_late(rule)
+        named = _named("key", key, part)
+        if isinstance(named, str):
+            return named
+        prefix, payload = named
+        schema = self._schemas.named(prefix)
+        if isinstance(schema, NoKey):
+            return self._without(rule, schema)
+        return None if schema is None else self._schemas.fault(schema, "key", payload)
+
+    def _is_late(self, rule: Rule) -> str:
+        reason = f"the checks of the request take more than {CHECK_S:g} s: send fewer records at a time"
+        self._late[rule] = in_rule(rule, reason)
+        return reason
 
     def _without(self, rule: Rule, why: NoKey) -> str | None:
         """The fault if the schema is not there at all. While the registry is away, the batch waits, or passes."""
@@ -161,6 +186,14 @@ class Checking:
             return f"the value is not checked: {why.reason}"
         self.unchecked, self.stops = why.reason, True
         return None
+
+
+def _named(what: SchemaPart, content: bytes, part: Part) -> tuple[bytes, bytes] | str:
+    """The prefix of the schema that a key or value names, and the payload; a text if it names none."""
+    try:
+        return framed_in_batch(what, content, part.headers)
+    except FormatError:  # its text shows the first bytes
+        return f"the {what} names no schema: it does not begin with the id of one, as serializers write it"
 
 
 def _record(part: Part) -> Record:
@@ -182,9 +215,8 @@ def _check_of(schema: RegisteredSchema) -> Check | str:
     try:
         made = check_of(schema)
     except SchemaError as error:
-        reason = f"the schema of the value can't be used: {error}"
-        _unusable.put(key, reason, now)
-        return reason
+        _unusable.put(key, str(error), now)
+        return str(error)
     _checks.put(key, made, now)
     return made
 

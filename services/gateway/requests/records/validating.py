@@ -32,6 +32,7 @@ CODES: Final = {
     Fault.SIZE: ErrorCode.MESSAGE_TOO_LARGE,
     Fault.ACKS: ErrorCode.INVALID_REQUIRED_ACKS,
     Fault.TIMESTAMP: ErrorCode.INVALID_TIMESTAMP,
+    Fault.FORMAT: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
 NO_OFFSET: Final = -1
 JAVA: Final = "apache-kafka-java"
@@ -66,7 +67,8 @@ def by_header(produce: Producing, wanted: Wanted[Item], rules: tuple[Rule, ...])
     if header is None:
         return HeaderChecked()
     size = header.end - header.start
-    batch = Batch(header.compression, size, header.max_timestamp, header.is_idempotent, produce.scan.acks)
+    asked = produce.scan.acks, produce.request.magic
+    batch = Batch(header.compression, size, header.max_timestamp, header.is_idempotent, *asked)
     found = [each for rule in rules if (each := breach(rule, batch, produce.mesh.time_ms)) is not None]
     take(produce, wanted, header, found)
     refusing = next((each for each in found if each.rule.mode is Mode.ENFORCE), None)

@@ -7,6 +7,7 @@ from mesh.topics import is_topic_name
 from services.gateway.requests import real_brokers
 from services.gateway.requests.plan import Call, Controller, Lane, MeshView, Plan, Request, Unreachable, admin_timeout_s
 from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.topics.new_topics import why_refused
 from services.gateway.requests.verdicts import LEFT_OUT, Verdict, refusal, silence
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
@@ -64,6 +65,9 @@ def _refusal(topic: CreatableTopic, owner: str | None, mesh: MeshView) -> Verdic
             f"no forwarding rule matches topic {topic.name!r} (rules of revision {mesh.table.revision}): add one first"
         )
         return refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    reason = why_refused(topic.name, mesh)
+    if reason is not None:
+        return refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     for assignment in topic.assignments:
         ids = real_brokers.own_ids(assignment.broker_ids, assignment.partition_index, owner, mesh)
         if isinstance(ids, Verdict):

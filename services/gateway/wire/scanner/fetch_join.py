@@ -10,6 +10,7 @@ from typing import NamedTuple
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import (
     INT32,
+    INT64,
     Buffer,
     read_compact_nullable_count,
     read_nullable_count,
@@ -95,11 +96,21 @@ def shortened_entry(
     return (bytes(head), records, b"\x00" if version >= _FLEXIBLE else b"")
 
 
-def refilled(buffer: Buffer, part: FetchedPartition, version: int, records: Buffer) -> tuple[bytes, FetchedPartition]:
-    """The same partition of a response with other records: a buffer, and the partition in it."""
-    numbers = (part.high_watermark, part.last_stable_offset, part.log_start_offset)
+def refilled(
+    buffer: Buffer,
+    part: FetchedPartition,
+    version: int,
+    records: Buffer,
+    marks: tuple[int, int, int] | None = None,
+    shift: int = 0,
+) -> tuple[bytes, FetchedPartition]:
+    """The same partition of a response with other records: a buffer, and the partition in it.
+
+    `marks`: others than those of the partition; `shift` is added to the offsets of aborted transactions.
+    """
+    numbers = marks or (part.high_watermark, part.last_stable_offset, part.log_start_offset)
     head = bytearray(_numbers(version, part.partition, part.error_code, *numbers))
-    _write_aborted(head, memoryview(buffer), part, version, version)
+    _write_aborted(head, memoryview(buffer), part, version, version, shift)
     _write_end_of_head(head, version, len(records))
     entry = (bytes(head), records, b"\x00" if version >= _FLEXIBLE else b"")
     response = b"".join(join_fetch_response(version, [Entries("", NO_UUID, [entry])]))
@@ -129,7 +140,9 @@ def _numbers(version: int, partition: int, error: int, high_watermark: int, last
     return _HEAD_5.pack(partition, error, high_watermark, last_stable, log_start)
 
 
-def _write_aborted(out: bytearray, view: memoryview, part: FetchedPartition, theirs: int, ours: int) -> None:
+def _write_aborted(
+    out: bytearray, view: memoryview, part: FetchedPartition, theirs: int, ours: int, shift: int = 0
+) -> None:
     """The list of aborted transactions: an id and an offset each."""
     flexible = theirs >= _FLEXIBLE
     count_of = read_compact_nullable_count if flexible else read_nullable_count
@@ -137,7 +150,8 @@ def _write_aborted(out: bytearray, view: memoryview, part: FetchedPartition, the
     write = write_compact_nullable_count if ours >= _FLEXIBLE else write_nullable_count
     write(out, None if count < 0 else count, "Fetch.aborted_transactions")
     for _ in range(count):
-        out += view[at : at + 16]
+        out += view[at : at + 8]
+        out += INT64.pack(INT64.unpack_from(view, at + 8)[0] + shift)
         at = skip_tags(view, at + 16, part.end, "Fetch.aborted_transactions.tags") if flexible else at + 16
         if ours >= _FLEXIBLE:
             out.append(0)

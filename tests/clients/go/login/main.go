@@ -1,5 +1,7 @@
-// Command login writes values as a user who proves who they are: "login LIBRARY BOOTSTRAP CA MECHANISM TOPIC COUNT".
-// The secret, a password of alice or a token, comes by the environment variable SECRET.
+// Command login writes values to topics as a client who proves who it is, and prints all values that the topics have:
+// "login LIBRARY BOOTSTRAP CA MECHANISM TOPIC,TOPIC VALUE...", with "" for no mechanism. Each topic has one partition.
+// The environment has NAME and SECRET (a password or a token) of a user, or the files CERTIFICATE and KEY. LOCAL is the
+// address that the client connects from, if it is set.
 package main
 
 import (
@@ -7,29 +9,31 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
-	"strconv"
+	"strings"
 	"time"
 )
 
 const (
-	user      = "alice"
 	patience  = 60 * time.Second
 	arguments = 6
 )
 
-// A write returns when all values are acknowledged.
-type write func(ctx context.Context, door door, topic string, values []string) error
+// A pass writes the values to each topic, and returns as many values of each.
+type pass func(ctx context.Context, door door, topics, values []string) ([]string, error)
 
-// door is where and how a client logs in.
+// door is where and how a client comes in.
 type door struct {
 	bootstrap string
-	trusts    *tls.Config
+	tls       *tls.Config
 	mechanism string
+	name      string
 	secret    string
+	local     net.Addr
 }
 
-var libraries = map[string]write{"franz-go": byFranz, "sarama": bySarama}
+var libraries = map[string]pass{"franz-go": byFranz, "sarama": bySarama}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -39,27 +43,45 @@ func main() {
 }
 
 func run(given []string) error {
-	if len(given) != arguments || libraries[given[0]] == nil {
-		return fmt.Errorf("expected LIBRARY BOOTSTRAP CA MECHANISM TOPIC COUNT; got %q", given)
+	if len(given) < arguments || libraries[given[0]] == nil {
+		return fmt.Errorf("expected LIBRARY BOOTSTRAP CA MECHANISM TOPIC,TOPIC VALUE...; got %q", given)
 	}
-	authorities, err := os.ReadFile(given[2])
+	trusts, err := tlsConfig(given[2])
 	if err != nil {
 		return err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(authorities) {
-		return fmt.Errorf("%s has no certificate", given[2])
-	}
-	count, err := strconv.Atoi(given[5])
-	if err != nil {
-		return err
-	}
-	values := make([]string, count)
-	for n := range values {
-		values[n] = fmt.Sprintf("value %d", n)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	entrance := door{given[1], &tls.Config{RootCAs: pool}, given[3], os.Getenv("SECRET")}
-	return libraries[given[0]](ctx, entrance, given[4], values)
+	entrance := door{given[1], trusts, given[3], os.Getenv("NAME"), os.Getenv("SECRET"), nil}
+	if local := os.Getenv("LOCAL"); local != "" {
+		entrance.local = &net.TCPAddr{IP: net.ParseIP(local)}
+	}
+	found, err := libraries[given[0]](ctx, entrance, strings.Split(given[4], ","), given[5:])
+	if err != nil {
+		return err
+	}
+	for _, value := range found {
+		fmt.Println(value)
+	}
+	return nil
+}
+
+func tlsConfig(authority string) (*tls.Config, error) {
+	authorities, err := os.ReadFile(authority)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("%s has no certificate", authority)
+	}
+	if certificate := os.Getenv("CERTIFICATE"); certificate != "" {
+		pair, err := tls.LoadX509KeyPair(certificate, os.Getenv("KEY"))
+		if err != nil {
+			return nil, err
+		}
+		// as other libraries do, also where the gateway does not name the certificate's authority
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return config, nil
 }

@@ -245,7 +245,7 @@ async def test_bearer() -> None:
 async def test_a_refused_bearer_token_has_its_reason_and_is_not_repeated() -> None:
     server = BearerServer(token_check)
     told = await server.respond(b"n,,\x01auth=Bearer very-secret\x01\x01")
-    assert told == Challenge(b'{"status":"invalid_token"}')
+    assert told == Challenge(b'{"status":"invalid_token"}', "the token is not valid: it is no signed JWT")
     error = await refused(server, b"\x01")
     assert error.text == '{"status":"invalid_token"}'
     assert "very-secret" not in f"{error} {error.reason}"

@@ -93,6 +93,19 @@ def test_authorized_operations_are_those_of_the_policy() -> None:
     assert operations == {"apples": sum(each.bit for each in every), "bananas": Op.READ.bit | Op.DESCRIBE.bit}
 
 
+def test_authorized_operations_are_those_that_the_topics_cluster_allows_the_mesh_too() -> None:
+    message = metadata.MetadataRequest(None, include_topic_authorized_operations=True)
+
+    def read_alone(_: object) -> metadata.MetadataResponse:
+        told = Op.READ.bit | Op.DESCRIBE.bit | Op.DELETE.bit
+        topic = metadata.MetadataResponseTopic(name="apples", topic_authorized_operations=told)
+        return metadata.MetadataResponse(topics=[topic])
+
+    asked = ask(message, 12, access_of([allow(Op.READ, TOPIC, "apples"), allow(Op.WRITE, TOPIC, "apples")]), read_alone)
+    [topic] = asked.answer.topics
+    assert topic.topic_authorized_operations == Op.READ.bit | Op.DESCRIBE.bit
+
+
 def test_the_operations_on_the_cluster_are_told_to_those_who_may_describe_it() -> None:
     message = describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True)
 

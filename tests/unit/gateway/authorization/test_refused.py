@@ -12,6 +12,7 @@ from services.gateway import metrics
 from services.gateway.authorization.refusals import Refusal
 from services.gateway.downstream.refused import LINES, TOPICS_COUNTED, Refused
 from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.auditing.refusals import Refused as AnyRefused
 from services.gateway.requests.auditing.refusals import refusal_event
 from services.gateway.requests.auditing.withheld import Withheld
 
@@ -23,7 +24,7 @@ def refusal(name: str = "apples", *, enforced: bool = True) -> Refusal:
 
 
 def test_a_refusal_has_one_line_and_one_audit_record_a_minute() -> None:
-    audited: list[Refusal | InvalidBatch | Withheld] = []
+    audited: list[AnyRefused] = []
     refused = Refused()
     refused.audit = audited.append
     with capture_logs() as logs:
@@ -57,7 +58,7 @@ def test_an_audit_record_says_who_what_and_why() -> None:
 
 def test_batches_that_break_a_rule_are_told_too_and_topics_without_end_count_together() -> None:
     rule = Rule("small", "", is_prefix=True, max_message_bytes=1)
-    audited: list[Refusal | InvalidBatch | Withheld] = []
+    audited: list[AnyRefused] = []
     refused = Refused()
     refused.audit = audited.append
     batches = [
@@ -77,7 +78,7 @@ def test_batches_that_break_a_rule_are_told_too_and_topics_without_end_count_tog
 
 
 def test_records_that_are_withheld_are_told_counted_and_audited() -> None:
-    audited: list[Refusal | InvalidBatch | Withheld] = []
+    audited: list[AnyRefused] = []
     refused = Refused()
     refused.audit = audited.append
     told = Withheld("User:bob", "10.0.0.1", "shop", "apples", 3, "pii", "no reader", is_write=False, for_now=False)

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mesh.routing import RoutingTable
+from mesh.validation import Mode, Policy, Rule
+from services.gateway.requests.auditing.invalid import InvalidTopic
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.mesh import describe_cluster
 from services.gateway.requests.plan import AnyBroker, Broker, Controller, Unreachable
@@ -82,6 +84,33 @@ def test_a_clusters_partition_count_is_the_default_for_its_new_topics(world: Wor
     [call] = Playbook(create_topics.handle, request, 7, mesh).asked()
     assert isinstance(call.message, CreateTopicsRequest)
     assert [topic.num_partitions for topic in call.message.topics] == [5, 2]
+
+
+def test_a_topic_whose_name_the_policy_refuses_is_not_created_and_the_others_are(world: World) -> None:
+    told: list[InvalidTopic] = []
+    world.memory.on_invalid_topic = told.append
+    world.memory.new_topics = Policy(
+        [
+            Rule("long", "", is_prefix=True, new_name_regex=".{7,}"),
+            Rule("seen", "", is_prefix=True, mode=Mode.OBSERVE, new_name_regex="x.*"),
+        ]
+    )
+    request = CreateTopicsRequest(topics=[creatable("apples"), creatable("apples-1")])
+    book = Playbook(create_topics.handle, request, 7, world.view())
+    (call,) = book.asked()
+    assert isinstance(call.message, CreateTopicsRequest)
+    assert [topic.name for topic in call.message.topics] == ["apples-1"]
+    book.answered(created("apples-1"))
+    refused, made = book.answer.topics
+    assert (refused.error_code, made.error_code) == (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
+    assert refused.error_message == (
+        "Invalid topic: the name of a new topic has to match the regular expression .{7,} (rule 'long' of the mesh)"
+    )
+    assert [(each.topic, each.breach.rule.rule_id, each.enforced) for each in told] == [
+        ("apples", "long", True),
+        ("apples-1", "seen", False),
+    ]
+    assert "may not create topic 'apples', because the name of a new topic has to match" in str(told[0])
 
 
 def assigned(*brokers: int) -> CreateTopicsRequest:

@@ -3,6 +3,7 @@
 import pytest
 
 from mesh.compression import Codec
+from mesh.validation import Policy, Rule
 from services.gateway.requests.older import admin, fetch, offsets, produce
 from services.gateway.requests.older.rewriting import known_code
 from services.gateway.requests.plan import Call, Close, NoAnswer, NotConverted, RawResponse, Sent, Unreachable, Verbatim
@@ -81,7 +82,9 @@ NO_ROOM = NotConverted("no room")
 # --- Produce -----------------------------------------------------------------------------------------------------
 
 
-def producing(*places: tuple[str, bytes], acks: int = 1, version: int = 0, room: bool = True) -> Playbook:
+def producing(
+    *places: tuple[str, bytes], acks: int = 1, version: int = 0, room: bool = True, policy: Policy | None = None
+) -> Playbook:
     """The request of an old client, partition 0 of each topic."""
     message = ProduceRequest(
         acks=acks,
@@ -89,6 +92,7 @@ def producing(*places: tuple[str, bytes], acks: int = 1, version: int = 0, room:
         topic_data=[TopicProduceData(t, partition_data=[PartitionProduceData(0, r)]) for t, r in places],
     )
     world = World({"c1": ["apples", "cherries"], "c2": ["bananas"]})
+    world.memory.validation = policy or Policy()
     return Playbook(produce.handle, message, version, world.view(), not_converted=None if room else NO_ROOM)
 
 
@@ -130,6 +134,16 @@ def test_a_request_for_one_leader_keeps_the_brokers_time() -> None:
     assert results(book, 2) == [("apples", 0, 7)]
     assert book.answer.responses[0].partition_responses[0].log_append_time_ms == 1234
     assert book.answer.throttle_time_ms == 3
+
+
+@pytest.mark.parametrize(("version", "code"), [(2, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), (0, -1)])
+def test_a_rule_may_keep_old_message_formats_out(version: int, code: int) -> None:
+    policy = Policy([Rule("new", "apples", message_format_v2=True)])
+    book = producing(("apples", MAGIC_1[Codec.NONE]), ("bananas", OLD), version=version, policy=policy)
+    (call,) = book.asked()
+    assert call.cluster == "c2"
+    book.answered(written("bananas"))
+    assert results(book, version) == [("apples", code, -1), ("bananas", 0, 7)]
 
 
 def test_a_damaged_set_is_refused_and_the_others_go_on() -> None:

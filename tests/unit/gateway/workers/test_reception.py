@@ -62,7 +62,7 @@ class House:
         ours.setblocking(False)
         handed = Handed(theirs)
         for each in self._listeners:
-            handed.bind(Entrance(each), tls if each.tls else None)
+            handed.bind(Entrance(each, tls=tls if each.tls else None))
         if takes:
             await handed.serve(lambda entrance, asked: Greeter(name, entrance, asked))
         self.doors[Load(len(self.doors))] = ours
@@ -174,7 +174,7 @@ async def test_listeners_are_opened_and_closed_as_workers_want(house: House) -> 
     house.reception.open()
     (before,) = house.reception.ports
     new = replace(PLAIN, advertised=Advertised("new", 3), name="new")
-    handed.bind(Entrance(new), None)
+    handed.bind(Entrance(new))
     house.reception.follow(7, (("new", "127.0.0.1", 0),))
     (port,) = house.reception.ports
     assert await greeting(port) == "w new None no delay"

@@ -197,6 +197,23 @@ def test_an_operation_is_allowed_somewhere_unless_denies_cover_every_allow(acls:
     assert Policy(acls).allowed_somewhere(ALICE, WRITE, TOPIC) is allowed
 
 
+@pytest.mark.parametrize(
+    ("acls", "nothing"),
+    [
+        ([], True),
+        ([acl("allow", READ, "orders", "User:bob")], True),
+        ([acl("allow", READ, "g", "Group:finance", resource_type=GROUP)], False),
+        ([acl("allow", ALL, "*"), acl("deny", ALL, "*")], True),
+        ([acl("allow", ALL, "*"), acl("deny", ALL, "*"), acl("allow", READ, "g", resource_type=GROUP)], False),
+        ([acl("allow", READ, "orders"), acl("deny", READ, "orders")], False),
+        ([acl("allow", READ, "orders", host="10.0.0.9")], True),
+    ],
+)
+def test_a_client_is_allowed_nothing_if_no_operation_on_any_resource_is(acls: list[Acl], nothing: bool) -> None:
+    assert Policy(acls).allows_nothing(ALICE) is nothing
+    assert not Policy(acls, ["User:alice"]).allows_nothing(ALICE)
+
+
 # --- a plain reading -------------------------------------------------------------------------------------------------
 
 _names = st.text(alphabet="ab*", min_size=1, max_size=4)

@@ -85,6 +85,27 @@ def test_a_group_of_the_token_counts_behind_the_user_and_before_the_default() ->
     assert bob == policy.limit(PRODUCE, "Group:reports", "x")
 
 
+def test_users_whose_names_begin_alike_share_a_quota_behind_groups_and_before_the_default() -> None:
+    quotas_of = {"ann-1": 1.0, "Group:reports": 2.0, "Prefixed:ann-": 3.0, "Prefixed:ann-long-": 4.0, "Prefixed:": 5.0}
+    policy = Policy(Quota(Entity(user), PRODUCE, value) for user, value in quotas_of.items())
+
+    def counts(user: str, *groups: str) -> float:
+        found = policy.limit(PRODUCE, user, "x", groups)
+        assert found is not None
+        return found.quota.value
+
+    users = ("ann-1", "ann-2", "ann-long-1", "ann", "")
+    assert [counts(user) for user in users] == [1.0, 3.0, 4.0, 5.0, 5.0]
+    assert counts("ann-2", "reports") == 2.0
+    two, three = (policy.limit(PRODUCE, user, "x") for user in ("ann-2", "ann-3"))
+    assert two == three == policy.limit(PRODUCE, "Prefixed:ann-", "x"), "all of them share the quota"
+    own = Policy([*policy.quotas, Quota(Entity("Prefixed:ann-", DEFAULT), PRODUCE, 6.0)])
+    apart = [own.limit(PRODUCE, "ann-2", client_id) for client_id in ("x", "y")]
+    assert [each.quota.value for each in apart if each is not None] == [6.0, 6.0]
+    assert apart[0] != apart[1], "each client.id has its own"
+    assert own.limit(Key.CONSUMER_BYTE_RATE, "ann-2", "x") is None
+
+
 def test_a_policy_comes_back_from_its_message() -> None:
     made = [
         Quota(Entity("ann", DEFAULT), PRODUCE, 1.5),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mesh.validation import Policy, Rule
 from services.gateway.requests.mesh import metadata
 from services.gateway.requests.plan import Gather, Lane, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
@@ -156,6 +157,21 @@ def test_a_missing_topic_stays_missing_if_the_client_does_not_allow_creation() -
     book = ask(World({"c1": ["apples"]}), "apples")
     book.answered(told("apples", error=3))
     assert book.answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_missing_topic_whose_name_the_policy_refuses_is_not_created() -> None:
+    world = World({"c1": ["apples", "pears"]})
+    world.memory.new_topics = Policy([Rule("names", "apples", new_name_regex="a")])
+    book = ask(world, "apples", "pears", create=True)
+    book.answered(told("apples", "pears", error=3))
+    (again,) = book.asked()
+    assert isinstance(again.message, MetadataRequest)
+    assert [topic.name for topic in again.message.topics or ()] == ["pears"]
+    book.answered(told("pears"))
+    assert [t.error_code for t in book.answer.topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION, 0]
+    there = ask(world, "apples", create=True)
+    there.answered(told("apples"))
+    assert there.answer.topics[0].error_code == 0, "the policy is about new topics"
 
 
 def test_creation_uses_the_partition_count_of_the_cluster() -> None:

@@ -147,6 +147,20 @@ def test_a_value_is_valid_by_the_schema_that_it_names_and_what_is_known_is_given
     assert len(house.stored(in_header)) == 1
 
 
+def test_a_key_is_valid_by_the_schema_that_it_names() -> None:
+    house = House((Rule("key", "apples", key_by_named_schema=True),))
+
+    def keyed(key: bytes | None, headers: Any = ()) -> bytes:
+        return bytes(batch(record(0, key, b"anything", list(headers)), count=1))
+
+    stored = [keyed(prefix_of(7) + GOOD), keyed(GOOD, [("__key_schema_id", prefix_of(7))]), keyed(None)]
+    assert [house.stored(each) for each in stored] == [read(each) for each in stored]
+    reason = house.refused(keyed(prefix_of(7) + BAD))
+    assert reason.startswith('record 0: the key is not valid by schema 7: # does not keep to required "id"')
+    assert "the key names no schema" in house.refused(keyed(GOOD))
+    assert "the registry has no schema 9" in house.refused(keyed(prefix_of(9) + GOOD))
+
+
 def test_the_latest_schema_of_a_subject_counts_and_has_to_be_json_schema() -> None:
     house = House((LATEST,))
     assert len(house.stored(of(GOOD))) == 1

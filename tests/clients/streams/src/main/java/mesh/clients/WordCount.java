@@ -3,6 +3,8 @@ package mesh.clients;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Locale;
@@ -20,8 +22,8 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * Counts words: by way of a repartition topic into a store with a changelog. Ends, in good order, with stdin.
  *
- * <p>"WordCount BOOTSTRAP APPLICATION-ID GUARANTEE STATE-FOLDER INPUT OUTPUT GROUP-PROTOCOL"; prints its
- * states, a JSON line each.
+ * <p>"WordCount BOOTSTRAP APPLICATION-ID GUARANTEE STATE-FOLDER INPUT OUTPUT GROUP-PROTOCOL LOGIN"; prints its
+ * states, a JSON line each. LOGIN is a file of properties, which is empty for a client that does not log in.
  */
 public final class WordCount {
     private static final Duration CLOSING = Duration.ofSeconds(20);
@@ -30,6 +32,9 @@ public final class WordCount {
 
     public static void main(String[] arguments) throws Exception {
         Properties config = new Properties();
+        try (InputStream login = Files.newInputStream(Path.of(arguments[7]))) {
+            config.load(login);
+        }
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
         config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[2]);

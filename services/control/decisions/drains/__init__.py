@@ -1,0 +1,1 @@
+"""Drains of clusters: from the plan to the end."""

@@ -1,0 +1,1 @@
+"""Stitched logs: their parts as clusters have them, and their dissolution."""

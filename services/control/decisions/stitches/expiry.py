@@ -1,0 +1,68 @@
+"""Parts that have expired leave their logs: control asks the clusters of the oldest parts for what is left there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import structlog
+from prometheus_client import Gauge
+
+from mesh.stitches import LogPart
+from services.control.domain.errors import Refusal
+from services.control.domain.stitches.logs import STITCHES, dissolved, logs_of, to_watch
+from services.control.store.database import StoreUnavailableError
+from services.control.store.drafts import CONTROL, Caller, Draft
+from services.control.store.journal import Journal
+from services.control.upstream.connections import Connections, UnreachableError
+
+LOOK_EVERY = 15.0
+"""Seconds between two checks: retention takes minutes."""
+
+log = structlog.get_logger(__name__)
+parts_gauge = Gauge("kafka_mesh_control_stitched_log_parts", "Parts of all stitched logs.")
+
+
+class Expiry:
+    """Watches the oldest parts of stitched logs."""
+
+    def __init__(self, journal: Journal, connections: Connections) -> None:
+        self._journal = journal
+        self._connections = connections
+        self._gone: set[tuple[str, str]] = set()
+        """Clusters and topics there that were gone at the last check: a broker that starts may not know a topic yet."""
+
+    async def run(self) -> None:
+        """Runs for ever; does nothing while another control leads. Control asks a cluster that is away again later."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if self._journal.why_not_leading:
+                continue
+            view = self._journal.view
+            parts_gauge.set(sum(len(each.parts) for each in logs_of(view.state.effective).values()))
+            moving = {each.spec.topic for each in view.topic_moves.open.values()}
+            for topic, part in to_watch(view.state.effective, moving):
+                with contextlib.suppress(Refusal, StoreUnavailableError, TimeoutError, UnreachableError):
+                    await self.check(topic, part)
+
+    async def check(self, topic: str, part: LogPart) -> None:
+        """Takes the oldest part of a log away if its cluster has no record of it any more. Raises UnreachableError."""
+        view = self._journal.view
+        cluster = view.state.effective.clusters[part.cluster]
+        count = await self._connections.partitions_of(cluster, part.topic)
+        place = part.cluster, part.topic
+        if count is None and place not in self._gone:
+            self._gone.add(place)
+            return
+        self._gone.discard(place)
+        logs = await self._connections.log_ranges(cluster, {part.topic: count}) if count else {}
+        changed = dissolved(view.state.effective, topic, logs.get(part.topic))
+        if changed is None:
+            return
+        await self._journal.append(
+            [Draft(STITCHES, changed)],
+            Caller(CONTROL, f"its part on {part.cluster} has expired"),
+            view,
+            rests_on=lambda view: view.state.effective.policies.stitch_policy,
+        )
+        log.info("the oldest part of a stitched log has expired", topic=topic, cluster=part.cluster)

@@ -1,0 +1,86 @@
+"""Before a move: control asks both clusters whether the topic can move, and creates it on the target."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from mesh.routing import Place, RoutingTable, UpstreamCluster
+from mesh.routing.policies import STITCH_POLICY
+from mesh.rpc import topic_moves
+from services.control.domain.errors import NotAllowed, Unavailable
+from services.control.domain.stitches.logs import check_room, check_target, in_force, log_of
+from services.control.domain.topic_moves.moves import Side, check_sides, is_stitched
+from services.control.domain.topic_moves.stitched_users import refuse_replays, refuse_shares, refuse_users
+from services.control.domain.view import MeshView
+from services.control.store.journal import is_rehearsal
+from services.control.upstream.connections import Connections, UnreachableError
+from services.control.upstream.newer_groups import newer_groups
+
+SETTINGS = ("cleanup.policy", "message.timestamp.type")
+
+
+class Preparation:
+    """Checks the two sides of moves."""
+
+    def __init__(self, connections: Connections, too_old: Callable[[int], Sequence[tuple[str, str, str]]]) -> None:
+        """`too_old`: the kind, the name and the version of each member that does not read a format of tables."""
+        self._connections = connections
+        self._too_old = too_old
+
+    async def prepare(self, spec: topic_moves.TopicMoveSpec, view: MeshView, way: tuple[Place, Place]) -> None:
+        """Creates the topic on its target; refused if the topic can't move there. `way`: source and target."""
+        table = view.state.effective
+        stitched = is_stitched(spec)
+        if stitched:
+            self._check_understood()
+            refuse_users(spec.topic, way, view.record_rules.values())
+            refuse_replays(spec.topic, way, view.replays.open.values())
+        try:
+            here, there = await asyncio.gather(*(self._side(table, place) for place in way))
+            check_sides(spec.topic, here, there, stitched=stitched)
+            if stitched:
+                await self._check_log(spec.topic, table, here, there)
+            if not there.partitions and not is_rehearsal.get():
+                await self._create(table, here, there)
+                check_sides(spec.topic, here, await self._side(table, there.place), stitched=stitched)
+        except UnreachableError as error:
+            raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the move does not begin") from None
+
+    async def _check_log(self, topic: str, table: RoutingTable, here: Side, there: Side) -> None:
+        check_room(table, topic, here.partitions)
+        route = table.route(topic)
+        parts = () if route is None else in_force(log_of(table, topic), route.stay)
+        cluster, name = table.clusters[there.place.cluster], there.place.upstream_topic
+        if there.partitions:
+            logs = await self._connections.log_ranges(cluster, {name: there.partitions})
+            check_target(topic, parts, there.place, logs[name])
+        await asyncio.gather(*(self._check_shares(topic, table, side.place) for side in (here, there)))
+
+    async def _check_shares(self, topic: str, table: RoutingTable, place: Place) -> None:
+        groups = await newer_groups(table.clusters[place.cluster])
+        read = {name: {each for each, _ in group.share_lags} for name, group in groups.items()}
+        refuse_shares(topic, place, read)
+
+    async def _create(self, table: RoutingTable, here: Side, there: Side) -> None:
+        source, target = (table.clusters[side.place.cluster] for side in (here, there))
+        settings = await self._connections.topic_settings(source, [here.place.upstream_topic])
+        wanted = {there.place.upstream_topic: (here.partitions, settings[here.place.upstream_topic])}
+        await self._connections.create_topics(target, wanted)
+
+    async def _side(self, table: RoutingTable, place: Place) -> Side:
+        cluster: UpstreamCluster = table.clusters[place.cluster]
+        topic = place.upstream_topic
+        partitions = await self._connections.partitions_of(cluster, topic) or 0
+        settings = await self._connections.effective_settings(cluster, [topic], SETTINGS) if partitions else {}
+        return Side(place, partitions, settings.get(topic, {}))
+
+    def _check_understood(self) -> None:
+        """A member of an older release passes over the parts: its clients would see the offsets of clusters."""
+        for kind, name, version in self._too_old(STITCH_POLICY.table_format):
+            raise NotAllowed(
+                "ROUTER_TOO_OLD" if kind == "router" else "GATEWAY_TOO_OLD",
+                f"members/{name}",
+                f"{kind} {name!r} is of release {version or 'unknown'}, which passes over the parts of a stitched log: "
+                "clients would see wrong offsets. Upgrade it, or stop it, then retry",
+            )

@@ -1,0 +1,1 @@
+"""Drains of clusters: what control decides about them. No I/O."""

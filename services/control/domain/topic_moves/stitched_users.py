@@ -1,0 +1,51 @@
+"""Users of a topic whose log can't be stitched together: those who work with the offsets of one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from mesh.record_rules import RecordRule
+from mesh.routing import Place
+from mesh.rpc import replays
+from services.control.domain.errors import NotAllowed
+from services.control.domain.records.uses import users_of_topic
+
+
+def refuse_users(topic: str, way: tuple[Place, Place], rules: Collection[RecordRule]) -> None:
+    """Refuses a topic that a mirror or content rule reads or writes, or whose target one writes.
+
+    Such a rule stays with its clusters. It would read no new record, or write behind the end of the old part.
+    """
+    source, target = way
+    uses = [(source, *each) for each in users_of_topic(source, rules)]
+    uses += [(target, rule_id, how) for rule_id, how in users_of_topic(target, rules) if how == "writes"]
+    for place, rule_id, how in uses:
+        raise NotAllowed(
+            "TOPIC_HAS_RECORD_RULE",
+            f"recordrules/{rule_id}",
+            f"record rule {rule_id!r} {how} topic {place.upstream_topic!r} on {place.cluster!r}, and would not follow "
+            f"topic {topic!r}; remove the rule, or make it one about another topic or cluster",
+        )
+
+
+def refuse_replays(topic: str, way: tuple[Place, Place], known: Iterable[replays.Replay]) -> None:
+    """Refuses a topic that an open replay reads or writes: the replay keeps the offsets of one cluster."""
+    places = {(place.cluster, place.upstream_topic) for place in way}
+    for replay in known:
+        named = {each.topic for each in replay.spec.ranges} | {each.topic for each in replay.places}
+        there = {(each.cluster, each.upstream_topic) for each in replay.places}
+        if topic in named or places & there:
+            text = f"{replay.name} is open and about topic {topic!r}; wait for its end, or cancel it"
+            raise NotAllowed("TOPIC_IS_REPLAYED", replay.name, text)
+
+
+def refuse_shares(topic: str, place: Place, read: Mapping[str, Collection[str]]) -> None:
+    """Refuses a topic that share groups read: their place is a cluster's. `read`: share group -> its topics there."""
+    groups = sorted(name for name, topics in read.items() if place.upstream_topic in topics)
+    if groups:
+        raise NotAllowed(
+            "TOPIC_HAS_SHARE_GROUPS",
+            f"topics/{topic}",
+            f"share groups read topic {topic!r} on {place.cluster!r}: {', '.join(groups[:20])}. Their place in the log "
+            "can't go on at another cluster; delete them, or move the topic with its records",
+        )

@@ -1,0 +1,139 @@
+"""Fetch of stitched logs: which part a client reads from, and the answers of its cluster with offsets of clients.
+
+1. Each position of a client is in one part. Its partition is read there, under the topic's name there. Batches at or
+   behind the end of the part are cut off: somebody may have written there after the cut.
+2. A consumer must come to the next part. An old part without records at a position in front of its end either lets the
+   consumer wait, because a transaction is open or replicas are behind; or it has lost these records. The end of the
+   leader's own log decides. If the records are lost, the answer is OFFSET_OUT_OF_RANGE. The cluster itself gives the
+   same answer for records that retention has taken.
+3. An old part whose cluster is away gets NOT_LEADER_OR_FOLLOWER, as any partition does.
+"""
+
+from collections.abc import Generator, Mapping
+from typing import Any, NamedTuple
+
+import structlog
+
+from mesh.transactions import LogPlace
+from services.gateway.requests.placement import Place
+from services.gateway.requests.plan import Command, MeshView, Unreachable, ask_all
+from services.gateway.requests.records.broker_fetches import Found
+from services.gateway.requests.records.fetch_poll import Poll
+from services.gateway.requests.records.fetch_sessions import Position, Slot
+from services.gateway.requests.records.replication import DEBUGGER
+from services.gateway.requests.records.stitched import Part, Stretch, at, stretches
+from services.gateway.requests.transactions.stable_offsets import READ_UNCOMMITTED, question
+from services.gateway.wire.batches import end_of_whole, last_offset, shift_offsets
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.list_offsets import ListOffsetsResponse
+from services.gateway.wire.scanner.fetch_join import refilled
+
+log = structlog.get_logger(__name__)
+
+
+class Reading(NamedTuple):
+    """The partitions of a Fetch with the offsets of their clusters."""
+
+    wanted: Mapping[Slot, Position]
+    parts: Mapping[Slot, Stretch]
+    """The parts that partitions of stitched logs are read from."""
+    refused: dict[Slot, ErrorCode]
+
+
+def read_in_parts(wanted: Mapping[Slot, Position], mesh: MeshView) -> Reading:
+    if not mesh.memory.stitches.logs:
+        return Reading(wanted, {}, {})
+    converted: dict[Slot, Position] = {}
+    parts_read: dict[Slot, Stretch] = {}
+    refused: dict[Slot, ErrorCode] = {}
+    for slot, position in wanted.items():
+        parts = stretches(*slot, mesh)
+        part = at(parts, position.offset)
+        if not parts:
+            converted[slot] = position
+        elif part is None:
+            refused[slot] = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            converted[slot] = Position(part.there(position.offset), position.max_bytes)
+            parts_read[slot] = part
+    for which in {Part.PRESENT if part.end is None else Part.OLD for part in parts_read.values()}:
+        mesh.memory.on_part(which)
+    return Reading(converted, parts_read, refused)
+
+
+def find_lost_ends(poll: Poll) -> Generator[Command, Any, None]:
+    """Refuses the positions at which an old part has nothing more to read."""
+    suspect: dict[Place, dict[LogPlace, Slot]] = {}
+    for slot, part in poll.parts_read.items():
+        if part.end_there is None:
+            continue
+        found = poll.found.get(slot)
+        if found is not None and found.part.record_bytes:
+            if last_offset(found.buffer, found.part.records_start, found.part.records_end) >= part.end_there:
+                _refuse(poll, slot, part)
+        elif (place := _place_to_ask(poll, slot, found)) is not None:
+            suspect.setdefault(place, {})[LogPlace(part.cluster, part.topic, slot[1])] = slot
+    if not suspect:
+        return
+    poll.own()  # the plan waits now
+    calls = [question(at, logs, READ_UNCOMMITTED, poll.mesh, replica_id=DEBUGGER) for at, logs in suspect.items()]
+    outcomes = yield from ask_all(calls, ListOffsetsResponse)
+    for (place, logs), outcome in zip(suspect.items(), outcomes, strict=True):
+        if isinstance(outcome, Unreachable):
+            continue
+        for topic in outcome.topics:
+            for told in topic.partitions:
+                slot = logs[LogPlace(place.cluster, topic.name, told.partition_index)]
+                if not told.error_code and told.offset <= poll.wanted[slot].offset:
+                    _refuse(poll, slot, poll.parts_read[slot])
+
+
+def _place_to_ask(poll: Poll, slot: Slot, found: Found | None) -> Place | None:
+    """The broker of a partition whose marks show nothing to read; None without one."""
+    if found is not None and found.part.error_code:
+        return None
+    marks = found.marks if found is not None else poll.marks_of_brokers().get(slot)
+    if marks is None or not 0 <= marks.high_watermark <= poll.wanted[slot].offset:
+        return None
+    return next((place for place, slots in poll.parts.items() if slot in slots), None)
+
+
+def _refuse(poll: Poll, slot: Slot, part: Stretch) -> None:
+    poll.found.pop(slot, None)
+    poll.refused[slot] = ErrorCode.OFFSET_OUT_OF_RANGE
+    log.warning(
+        "a cluster has lost the last records of an old part of a topic",
+        topic=slot[0],
+        partition=slot[1],
+        cluster=part.cluster,
+        offset=part.shown(poll.wanted[slot].offset),
+        part_end=part.end,
+    )
+
+
+def show(poll: Poll) -> None:
+    """Gives the answers of clusters the offsets of clients."""
+    if not poll.parts_read:
+        return
+    poll.whole = None
+    for slot, part in poll.parts_read.items():
+        found = poll.found.get(slot)
+        if found is not None:
+            poll.found[slot] = _shown(found, part)
+    poll.waiting = {
+        slot: poll.parts_read[slot].shown_marks(marks) if slot in poll.parts_read else marks
+        for slot, marks in poll.waiting.items()
+    }
+
+
+def _shown(found: Found, stretch: Stretch) -> Found:
+    part, records = found.part, bytearray()
+    if part.record_bytes:
+        end, end_there = part.records_end, stretch.end_there
+        if end_there is not None:
+            end = end_of_whole(found.buffer, part.records_start, end, end_there)
+        records += memoryview(found.buffer)[part.records_start : end]
+        shift_offsets(records, stretch.shift)
+    marks = stretch.shown_marks(found.marks).numbers
+    buffer, made = refilled(found.buffer, part, found.version, records, marks, stretch.shift)
+    return Found(buffer, found.version, made)
