@@ -108,7 +108,8 @@ def _led(
         if slot[0] != topic or elsewhere:  # most requests name the partitions of a topic one after the other
             topic = slot[0]
             cluster = elsewhere[slot] if slot in elsewhere else mesh.table.cluster_of(topic)
-            leaders = mesh.clusters[cluster].leaders(topic) if cluster in mesh.clusters else ()
+            known = None if cluster is None else mesh.clusters.get(cluster)
+            leaders = () if known is None else known.leaders(topic)
         leader = leaders[slot[1]] if 0 <= slot[1] < len(leaders) else None
         if cluster is None or leader is None:
             lost[slot] = cluster
