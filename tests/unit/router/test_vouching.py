@@ -95,9 +95,10 @@ def test_records_that_are_no_event_of_control_are_refused_and_hold_up_nothing(
     log = two_clusters()
     bodies, end = written(log, control)
     ledger = ledger_of(router, bodies)
-    far = events.Event(position=99, actor="mallory", rollout_aborted=events.RolloutAborted(revision=3))
+    aborted = events.RolloutAborted(revision=3)
+    far = events.Event(position=99, actor="mallory", rollout_aborted=aborted)
     newer = events.Event(position=4, format=99)
-    another = events.Event(position=4, previous_hash=b"another log")
+    another = events.Event(position=4, previous_hash=b"another log", rollout_aborted=aborted)
     forged: tuple[tuple[bytes, list[tuple[str, str | bytes | None]], str], ...] = (
         (b"\xff\xff", [], "it is no event"),
         (b"x", [(PIECE_HEADER, b"4/0/nonsense")], "header mesh-piece"),
