@@ -22,6 +22,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.secured_kafka import PASSWORD, SecuredKafka
 from tests.integration.control.test_acls import Acls
 from tests.integration.control.world import CALL, World, create_topic
+from tests.integration.gateway.talking import comes_true
 
 GATE = "gate"
 """The user that the mesh is at the secured cluster."""
@@ -80,19 +81,22 @@ async def test_explain_names_the_cluster_that_forbids_the_operation_to_the_mesh(
         answer = await control.stub.ExplainClientAccess(request, timeout=CALL)
         return [(each.cluster_name, each.forbids, each.explanation) for each in answer.clusters]
 
+    async def becomes(expected: list[tuple[str, bool, str]], *asked: Any) -> None:
+        """Brokers follow the controller, which has taken the cluster's ACLs."""
+        await comes_true(lambda: clusters(*asked), expected, "the brokers have the ACLs", ASKED_S)
+
     topic, write, read = acls.ACL_RESOURCE_TYPE_TOPIC, acls.ACL_OPERATION_WRITE, acls.ACL_OPERATION_READ
     whom = f"to the mesh's own principal User:{GATE}"
     forbidden = f"the cluster 'c2' forbids Write topic {denied!r} {whom}"
-    assert await clusters(write, topic, "sold") == [("c2", True, forbidden)], "by the cluster's own name of the topic"
+    await becomes([("c2", True, forbidden)], write, topic, "sold")
     assert await clusters(read, topic, "sold") == []
     assert await clusters(write, topic, "elsewhere") == []
     group = acls.ACL_RESOURCE_TYPE_GROUP
-    assert await clusters(read, group, "audit") == [("c2", True, f"the cluster 'c2' forbids Read group 'audit' {whom}")]
+    await becomes([("c2", True, f"the cluster 'c2' forbids Read group 'audit' {whom}")], read, group, "audit")
     assert await clusters(read, group, "other") == []
     mesh = acls.ACL_RESOURCE_TYPE_CLUSTER
-    assert await clusters(acls.ACL_OPERATION_CREATE, mesh, "") == [
-        ("c2", True, f"the cluster 'c2' forbids Create on the cluster {whom}")
-    ]
+    on_cluster = f"the cluster 'c2' forbids Create on the cluster {whom}"
+    await becomes([("c2", True, on_cluster)], acls.ACL_OPERATION_CREATE, mesh, "")
     assert await clusters(write, topic, "sold", at_revision=1) == [], "clusters know no past"
 
     password = {"sasl.username": "alice", "sasl.password": "${env:KAFKA_MESH_SECRET_GATE}"}

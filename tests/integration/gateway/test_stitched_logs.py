@@ -184,6 +184,39 @@ def test_a_producer_goes_on_over_cuts_and_nothing_is_lost_or_doubled(apples: Sti
     assert sorted(value for each in stored for _, value in each) == sorted(steady.acknowledged)
 
 
+def test_new_records_come_while_the_old_cluster_is_away_and_the_old_ones_afterwards(apples: Stitched) -> None:
+    old = written(apples, "old", 30)
+    apples.cut("c2")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": apples.address,
+            "group.id": "reads-alone",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+        }
+    )
+    found: dict[int, list[tuple[int, str]]] = {0: [], 1: []}
+
+    def read_on(wanted: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 2 * ANSWER_S
+        while not wanted():
+            assert time.monotonic() < deadline, found
+            for message in consumer.consume(500, 0.05):
+                assert message.error() is None, message.error()
+                found[message.partition() or 0].append((message.offset() or 0, (message.value() or b"").decode()))
+
+    try:
+        with apples.clusters["c1"].frozen():
+            consumer.assign([TopicPartition(apples.topic, 0, 0), TopicPartition(apples.topic, 1, 30)])
+            new = written(apples, "new", 30)
+            read_on(lambda: len(found[1]) == 30)
+            assert not found[0]
+        read_on(lambda: len(found[0]) == 60)
+    finally:
+        consumer.close()
+    assert found == {0: numbered(old + new), 1: numbered(old + new)[30:]}
+
+
 def test_a_time_is_found_in_the_part_that_has_it(apples: Stitched) -> None:
     producer = Producer({"bootstrap.servers": apples.address})
 

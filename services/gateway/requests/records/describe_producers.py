@@ -1,7 +1,7 @@
 """DescribeProducers: the producers that the leader of each partition remembers, on its topic's owner.
 
 Ids are those in the log: minted by the gateway for producers that came through the mesh, the cluster's own for others.
-The leader of the present part answers for a stitched log.
+The gateway asks the leader of a stitched log's present part.
 """
 
 from collections.abc import Iterator

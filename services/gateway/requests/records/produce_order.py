@@ -70,6 +70,7 @@ class Producing:
     """The broker to which the whole request was sent, if it is one broker ..."""
     places: dict[Slot, Place] = field(default_factory=dict)
     """... and otherwise the broker of each partition."""
+    _stitched: bool | None = None
     _wanted: tuple[ProduceScan, list[Wanted[Item]]] | None = None
 
     @property
@@ -88,17 +89,20 @@ class Producing:
     @property
     def is_stitched(self) -> bool:
         """Whether clients see other offsets than the clusters answer with."""
-        mesh, logs = self.mesh, self.mesh.memory.stitches.logs
-        if not logs:
-            return False
-        routes = ((t.name, mesh.table.route(t.name)) for t in self.scan.topics if t.name in logs)
-        return any(route is not None and is_stitched(topic, route, mesh.memory) for topic, route in routes)
+        if self._stitched is None:
+            mesh, logs = self.mesh, self.mesh.memory.stitches.logs
+            routes = ((t.name, mesh.table.route(t.name)) for t in self.scan.topics if t.name in logs)
+            self._stitched = any(
+                route is not None and is_stitched(topic, route, mesh.memory) for topic, route in routes
+            )
+            if self._stitched:
+                mesh.memory.on_part(Part.PRESENT)
+        return self._stitched
 
     def show(self, result: PartitionProduceResponse, topic: str) -> None:
         """Gives the answer of a cluster the offsets of clients."""
-        parts = stretches(topic, result.index, self.mesh)
+        parts = stretches(topic, result.index, self.mesh) if self.is_stitched else ()
         if parts:
-            self.mesh.memory.on_part(Part.PRESENT)
             result.base_offset = parts[-1].shown(result.base_offset)
             result.log_start_offset = parts[-1].shown(result.log_start_offset)
 
