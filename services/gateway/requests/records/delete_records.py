@@ -12,7 +12,6 @@ from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, R
 from services.gateway.requests.records.stitched_ends import Deletion
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_records import (
-    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -29,17 +28,15 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     def question(place: Place, parts: list[Wanted[Deletion]]) -> Call:
         topics: dict[str, DeleteRecordsTopic] = {}
         for w in parts:
-            partition = DeleteRecordsPartition(w.partition, w.item.offset_there)
+            partition = asked[w.topic, w.partition]
+            partition.offset = w.item.offset_there
             topics.setdefault(w.topic, DeleteRecordsTopic(w.topic)).partitions.append(partition)
         part = DeleteRecordsRequest(list(topics.values()), message.timeout_ms)
         timeout_s = admin_timeout_s(message.timeout_ms)
         return Call(place.cluster, part, request.version, Broker(place.broker_id), Lane.CLIENT, timeout_s)
 
-    left = [
-        Wanted(topic.name, p.partition_index, Deletion.of(topic.name, p.partition_index, p.offset, mesh))
-        for topic in message.topics
-        for p in topic.partitions
-    ]
+    asked = {(topic.name, p.partition_index): p for topic in message.topics for p in topic.partitions}
+    left = [Wanted(*slot, Deletion.of(*slot, each.offset, mesh)) for slot, each in asked.items()]
     results: dict[tuple[str, int], DeleteRecordsPartitionResult] = {}
     while left:
         left = [replace(w, cluster=w.item.cluster) for w in left]
