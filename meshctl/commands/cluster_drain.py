@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 import click
+from google.protobuf.message import Message
 
 from mesh.rpc import drains as drains_pb
 from mesh.wording import short, word
 from meshctl.completions import cluster_names, member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
+from meshctl.following import followed
 from meshctl.output import as_dict, moment, print_json, print_table
 from meshctl.session import NameFirst, Session, pass_session
 
@@ -143,7 +145,9 @@ def start(
     found = connection.call(connection.drains.StartDrain, request, at_least=PLAN_SECONDS)
     if not dry_run:
         found = _get(connection, found.name)
-        for change in _followed(connection, found) if wait else ():
+        name = found.name
+        changes = followed(found, lambda: _get(connection, name), lambda of: of.state in ENDS, LOOK_SECONDS)
+        for change in changes if wait else ():
             found = change
             if not session.as_json:
                 click.echo(_progress(found), err=True)
@@ -196,9 +200,7 @@ def pause(session: Session, drain_id: str, reason: str) -> None:
     Example:
       meshctl cluster drain pause 3f9a01bc
     """
-    connection = session.connect()
-    request = drains_pb.PauseDrainRequest(name=_name(drain_id), reason=reason, request_id=str(uuid.uuid4()))
-    _tell(session, connection.call(connection.drains.PauseDrain, request))
+    _change(session, lambda drains: drains.PauseDrain, drains_pb.PauseDrainRequest, drain_id, reason)
 
 
 @drain.command()
@@ -212,9 +214,7 @@ def resume(session: Session, drain_id: str, reason: str) -> None:
     Example:
       meshctl cluster drain resume 3f9a01bc
     """
-    connection = session.connect()
-    request = drains_pb.ResumeDrainRequest(name=_name(drain_id), reason=reason, request_id=str(uuid.uuid4()))
-    _tell(session, connection.call(connection.drains.ResumeDrain, request))
+    _change(session, lambda drains: drains.ResumeDrain, drains_pb.ResumeDrainRequest, drain_id, reason)
 
 
 @drain.command()
@@ -228,28 +228,20 @@ def cancel(session: Session, drain_id: str, reason: str) -> None:
     Example:
       meshctl cluster drain cancel 3f9a01bc
     """
-    connection = session.connect()
-    request = drains_pb.CancelDrainRequest(name=_name(drain_id), reason=reason, request_id=str(uuid.uuid4()))
-    _tell(session, connection.call(connection.drains.CancelDrain, request))
-
-
-def _followed(connection: Connection, found: drains_pb.Drain) -> Iterator[drains_pb.Drain]:
-    """The drain after each change, to its end."""
-    while True:
-        yield found
-        before = found
-        while found == before:
-            if found.state in ENDS:
-                return
-            time.sleep(LOOK_SECONDS)
-            found = _get(connection, found.name)
+    _change(session, lambda drains: drains.CancelDrain, drains_pb.CancelDrainRequest, drain_id, reason)
 
 
 def _get(connection: Connection, drain_id: str) -> drains_pb.Drain:
     return connection.call(connection.drains.GetDrain, drains_pb.GetDrainRequest(name=_name(drain_id)))
 
 
-def _tell(session: Session, found: drains_pb.Drain) -> None:
+def _change(
+    session: Session, call: Callable[[Any], Any], request: Callable[..., Message], drain_id: str, reason: str
+) -> None:
+    """Makes a change of a drain, and shows the drain."""
+    connection = session.connect()
+    asked = request(name=_name(drain_id), reason=reason, request_id=str(uuid.uuid4()))
+    found: drains_pb.Drain = connection.call(call(connection.drains), asked)
     if session.as_json:
         print_json(found)
         return

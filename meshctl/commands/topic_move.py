@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -17,6 +15,7 @@ from mesh.wording import word
 from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
+from meshctl.following import followed
 from meshctl.output import as_dict, moment, print_json, print_table
 from meshctl.session import NameFirst, Session, pass_session
 
@@ -266,7 +265,8 @@ def _start(session: Session, spec: moves_pb.TopicMoveSpec, reason: str, *, wait:
     request = moves_pb.StartTopicMoveRequest(spec=spec, reason=reason, request_id=str(uuid.uuid4()))
     found = connection.call(connection.topic_moves.StartTopicMove, request)
     if wait:
-        for change in _followed(connection, found):
+        name = found.name
+        for change in followed(found, lambda: _get(connection, name), lambda of: of.state in ENDS, LOOK_SECONDS):
             found = change
             if not session.as_json:
                 click.echo(f"{_short(found)} {_state(found)}, {_behind(found)} behind", err=True)
@@ -275,18 +275,6 @@ def _start(session: Session, spec: moves_pb.TopicMoveSpec, reason: str, *, wait:
         raise MeshctlError(
             f"move {_short(found)} {_state(found)}: {found.problem}", ExitCode.REFUSED, status="NOT_DONE"
         )
-
-
-def _followed(connection: Connection, found: moves_pb.MoveWithRecords) -> Iterator[moves_pb.MoveWithRecords]:
-    """The move after each change, to its end."""
-    while True:
-        yield found
-        before = found
-        while found == before:
-            if found.state in ENDS:
-                return
-            time.sleep(LOOK_SECONDS)
-            found = _get(connection, found.name)
 
 
 def _read(file: Path) -> certificates_pb.SignedTopicMove:

@@ -1,4 +1,4 @@
-"""What one decision of ACLs takes at a gateway: 10,000 ACLs, 1,000 principals, remembered by the connection and not.
+"""The time of one decision of ACLs at a gateway: 10,000 ACLs, 1,000 principals, remembered by the connection and not.
 
 Each decision is timed by itself; the time of an empty measurement is taken off. Figures, never verdicts.
 """

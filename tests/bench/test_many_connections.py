@@ -1,4 +1,4 @@
-"""What connections of quiet clients cost a gateway host: memory, CPU, and how soon a new client has its first answer.
+"""The cost of quiet clients to a gateway host: memory, CPU, and how soon a new client has its first answer.
 
 Clients and the gateway share the machine. `MESH_BENCH_CONNECTIONS` is how many there are in the end,
 `MESH_BENCH_WORKERS` how many processes serve them: each may open as many files as the system allows.

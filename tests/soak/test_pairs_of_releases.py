@@ -36,7 +36,7 @@ WITHIN_S = 120.0
 JOB_S = 300.0
 """Spark starts in it, on a busy machine."""
 Releases = Mapping[str, Release | None]
-"""Of each part; None: this release."""
+"""The release of each part; None: this release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Mesh:
             return sorted(found)
 
     def archived(self, topic: str) -> str:
-        """What the job says at its end."""
+        """The job's last words."""
         return self.run(
             "pipeline", "services.pipeline", "run", "archive", topic, "--to", str(self.folder / "archive"),
             "--bootstrap", self.gateway.address, within_s=JOB_S,

@@ -90,7 +90,7 @@ class Payments:
         self.committed: dict[str, float] = {}
         """The time of the commit of each record."""
         self.seconds: list[float] = []
-        """Of each transaction, from its begin to its commit."""
+        """The time of each transaction, from its begin to its commit."""
         self._topic = topic
         self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
         self._producer.init_transactions(WITHIN_S)

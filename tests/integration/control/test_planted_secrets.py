@@ -78,7 +78,7 @@ class House:
         self.services: dict[str, ServiceProcess] = {}
         self.planted: set[str] = set()
         self.said: dict[str, str] = {}
-        """What callers got, by the call."""
+        """The answers that callers got, by the call."""
 
     def start(self, service: str, secret: Mapping[str, str], *, tag: str = "", **settings: str) -> ServiceProcess:
         """With the settings that take secrets, and others."""
