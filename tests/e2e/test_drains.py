@@ -22,7 +22,7 @@ from mesh.rpc import drains, drains_grpc
 from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.fixtures.movers import Movers
+from tests.fixtures.movers import Movers, running_movers
 from tests.fixtures.record_rules import Side, two_sides
 from tests.fixtures.two_of_everything import CALL_S, NOT_NOW, TwoOfEverything
 from tests.fixtures.waiting import until, wait_until
@@ -192,15 +192,8 @@ def movers(
     sides: tuple[Side, Side],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Movers]:
-    events_topic = f"drains-{uuid.uuid4().hex}.events"
-    found = Movers(postgres(), kafka_c1, events_topic, tmp_path_factory.mktemp("movers"))
-    try:
-        found.start()
-        for side in sides:
-            found.register(side)
+    with running_movers(postgres(), kafka_c1, sides, "drains", tmp_path_factory.mktemp("movers")) as found:
         yield found
-    finally:
-        found.stop()
 
 
 def topics_on(sides: tuple[Side, Side], movers: Movers, prefix: str, *ends: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -18,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 from mesh.rpc import topic_moves
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.fixtures.movers import Movers
+from tests.fixtures.movers import Movers, running_movers
 from tests.fixtures.record_rules import Side, two_sides
 
 SLOW_BYTES = 2000
@@ -44,15 +43,8 @@ def movers(
     sides: tuple[Side, Side],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Movers]:
-    events_topic = f"trouble-{uuid.uuid4().hex}.events"
-    found = Movers(postgres(), kafka_c1, events_topic, tmp_path_factory.mktemp("movers"))
-    try:
-        found.start()
-        for side in sides:
-            found.register(side)
+    with running_movers(postgres(), kafka_c1, sides, "trouble", tmp_path_factory.mktemp("movers")) as found:
         yield found
-    finally:
-        found.stop()
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def _place(slot: Slot, parts: Mapping[Slot, Stretch], mesh: MeshView) -> LogPlac
     topic, partition = slot
     part = parts.get(slot)
     if part is not None:
-        return LogPlace(part.cluster, part.topic, partition)
+        return part.place(partition)
     return place_of(topic, partition, mesh) if isinstance(topic, str) else None
 
 

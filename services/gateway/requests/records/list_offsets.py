@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mesh.transactions import TRANSACTIONS_TOPIC, LogPlace
+from mesh.transactions import TRANSACTIONS_TOPIC
 from services.gateway.requests.leaders import ask_leaders
 from services.gateway.requests.placement import Place, Wanted
 from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request
@@ -71,9 +71,7 @@ def _hold_back(
     for w in wanted:
         result = results[w.topic, w.partition]
         part = searches[w.topic, w.partition].asked
-        place = (
-            place_of(w.topic, w.partition, mesh) if part is None else LogPlace(part.cluster, part.topic, w.partition)
-        )
+        place = place_of(w.topic, w.partition, mesh) if part is None else part.place(w.partition)
         stable = None if place is None else holds.stable(place)
         if stable is not None and part is not None:
             stable = part.shown(stable)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mesh.routing import Route
 from mesh.stitches import LogPart
+from mesh.transactions import LogPlace
 from services.gateway.requests.records.fetch_sessions import Marks
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class Stretch(NamedTuple):
     present: int
     """The start of the present part."""
     is_first: bool
+
+    def place(self, partition: int) -> LogPlace:
+        """The log on the cluster."""
+        return LogPlace(self.cluster, self.topic, partition)
 
     def there(self, offset: int) -> int:
         """The cluster's offset for an offset of clients."""

@@ -72,7 +72,7 @@ def find_lost_ends(poll: Poll) -> Generator[Command, Any, None]:
             if last_offset(found.buffer, found.part.records_start, found.part.records_end) >= part.end_there:
                 _refuse(poll, slot, part)
         elif (place := _place_to_ask(poll, slot, found)) is not None:
-            suspect.setdefault(place, {})[LogPlace(part.cluster, part.topic, slot[1])] = slot
+            suspect.setdefault(place, {})[part.place(slot[1])] = slot
     if not suspect:
         return
     poll.own()  # the plan waits now
