@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 
-from mesh.rpc import events, record_rules, topic_moves
+from mesh.rpc import events, record_rules, standbys, topic_moves
 
 MOST_SYNCS = 100
 """Orders of one rule to translate groups' offsets that are kept; each is carried out within seconds."""
@@ -19,6 +20,8 @@ MOST_SYNCS = 100
 STREAM_PREFIX = "recordrules/"
 COPY_PREFIX = "move-"
 """A move that copies has its copy as a record rule; the rule is there as long as the move is open."""
+STANDBY_PREFIX = "standby-"
+"""Each topic of a standby has its copy as a record rule, until the standby ends or fails over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,12 @@ def fold_record_rules(rules: RecordRules, event: events.Event) -> RecordRules:
             return {**rules, rule.rule_id: rule}
         case "topic_move_ended":
             return {key: rule for key, rule in rules.items() if key != copy_of(event.topic_move_ended.name)}
+        case "standby_topics_set":
+            return _with_standby(rules, event)
+        case "standby_ended":
+            return _without_standby(rules, event.standby_ended.name)
+        case "fail_over_begun":
+            return _without_standby(rules, event.fail_over_begun.name)
         case "group_offsets_sync_ordered":
             order = event.group_offsets_sync_ordered
             rule = rules[order.record_rule_id]
@@ -110,6 +119,36 @@ def fold_record_rules(rules: RecordRules, event: events.Event) -> RecordRules:
 def copy_of(move: str) -> str:
     """The id of the record rule that copies for a move (topicmoves/{id})."""
     return f"{COPY_PREFIX}{move.rpartition('/')[2]}"
+
+
+def standby_copy_of(standby: str, topic: str) -> str:
+    """The id of the record rule that copies a topic for a standby (standbys/{cluster_name}). Names may be long."""
+    return f"{_of_standby(standby)}{sha256(topic.encode()).hexdigest()[:16]}"
+
+
+def _of_standby(standby: str) -> str:
+    return f"{STANDBY_PREFIX}{sha256(standby.encode()).hexdigest()[:8]}-"
+
+
+def _with_standby(rules: RecordRules, event: events.Event) -> RecordRules:
+    after = dict(rules)
+    for each in event.standby_topics_set.topics:
+        rule_id = standby_copy_of(event.standby_topics_set.name, each.topic)
+        if not _is_copied(each):
+            after.pop(rule_id, None)
+        elif rule_id not in after:
+            spec = record_rules.RecordRuleSpec(record_rule_id=rule_id, copy=each.copy)
+            after[rule_id] = RecordRule(spec, event.position, event.position, event.actor, event.time.ToDatetime(UTC))
+    return after
+
+
+def _is_copied(topic: standbys.StandbyTopic) -> bool:
+    """Partitions are in the event only when the copy has ended."""
+    return not topic.left and not topic.partitions
+
+
+def _without_standby(rules: RecordRules, standby: str) -> RecordRules:
+    return {key: rule for key, rule in rules.items() if not key.startswith(_of_standby(standby))}
 
 
 def _with(rules: RecordRules, rule: RecordRule, event: events.Event) -> RecordRules:

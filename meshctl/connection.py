@@ -32,6 +32,7 @@ from mesh.rpc import (
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
+    standbys_grpc,
     subscriptions_grpc,
     tenants_grpc,
     topic_moves_grpc,
@@ -111,6 +112,7 @@ class Connection:
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
         self.move_certificates = move_certificates_grpc.TopicMoveCertificateServiceStub(self._channel)
         self.drains = drains_grpc.DrainServiceStub(self._channel)
+        self.standbys = standbys_grpc.StandbyServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.clients = clients_grpc.ClientServiceStub(self._channel)
         self.lineage = lineage_grpc.LineageServiceStub(self._channel)

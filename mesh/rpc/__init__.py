@@ -47,6 +47,8 @@ from mesh.rpc.v1 import replays_pb2_grpc as replays_grpc
 from mesh.rpc.v1 import reports_pb2 as reports
 from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
+from mesh.rpc.v1 import standbys_pb2 as standbys
+from mesh.rpc.v1 import standbys_pb2_grpc as standbys_grpc
 from mesh.rpc.v1 import stitches_pb2 as stitches
 from mesh.rpc.v1 import subscriptions_pb2 as subscriptions
 from mesh.rpc.v1 import subscriptions_pb2_grpc as subscriptions_grpc
@@ -109,6 +111,8 @@ __all__ = [
     "reports",
     "routing",
     "snapshots",
+    "standbys",
+    "standbys_grpc",
     "stitches",
     "subscriptions",
     "subscriptions_grpc",

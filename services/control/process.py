@@ -29,6 +29,7 @@ from mesh.rpc import (
     proposals_grpc,
     record_rules_grpc,
     replays_grpc,
+    standbys_grpc,
     subscriptions_grpc,
     topic_moves_grpc,
     topics_grpc,
@@ -68,6 +69,7 @@ from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.replay_service import ReplayService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
+from services.control.api.standby_service import StandbyService
 from services.control.api.subscription_service import SubscriptionService
 from services.control.api.topic_move_service import TopicMoveService
 from services.control.api.topic_service import TopicService
@@ -94,6 +96,7 @@ from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
+from services.control.decisions.standbys.commands import StandbyDecisions
 from services.control.decisions.stitches.expiry import Expiry
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
@@ -228,6 +231,8 @@ class Control:
         self._drains = DrainDecisions(
             journal, self._topic_moves, surveys, record_progress, own_topics, self._rules.check_known
         )
+        home = settings.home_bootstrap_servers
+        self._standbys = StandbyDecisions(journal, self._rules, connections, record_progress, home, own_topics)
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions
         self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)
@@ -266,6 +271,7 @@ class Control:
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
             (move_certificates_grpc, TopicMoveCertificateService(journal, self._certificates, keys)),
             (drains_grpc, DrainService(journal, self._drains)),
+            (standbys_grpc, StandbyService(journal, self._standbys)),
             (topics_grpc, TopicService(journal, connections, looking)),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
@@ -314,6 +320,7 @@ class Control:
             "settling": self._rules.run,
             "moves of topics": self._topic_moves.run,
             "drains of clusters": self._drains.run,
+            "standbys of clusters": self._standbys.run,
             "certificates of moves": self._certificates.run,
             "old logs of moves": self._old_logs.run,
             "expiry of parts": self._expiry.run,

@@ -100,6 +100,9 @@ class NamedThings:
             case "drains":
                 drain = view.drains.open.get(name) or view.drains.ended.get(name)
                 return None if drain is None else drain.spec
+            case "standbys":
+                standby = view.standbys.get(name)
+                return None if standby is None else standby.spec
             case "instances":
                 return self._instances.get(name)
             case "subscriptions":

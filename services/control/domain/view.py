@@ -27,6 +27,7 @@ from services.control.domain.rules.rule_set import RuleSet
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
 from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declared, fold_subscriptions
+from services.control.domain.standbys.standbys import STANDBYS, Standbys, fold_standbys
 from services.control.domain.stitches.logs import STITCHES
 from services.control.domain.tenants.tenants import TENANTS
 from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
@@ -75,6 +76,8 @@ class MeshView:
     """The open moves of topics with their records, and the last ended ones."""
     drains: Drains = field(default_factory=Drains)
     """The open drains of clusters, and the last ended ones."""
+    standbys: Standbys = field(default_factory=dict)
+    """The standbys of clusters, by name."""
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
     frozen: events.Event | None = None
@@ -158,6 +161,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         replays=fold_replays(view.replays, event, view.orders),
         topic_moves=fold_topic_moves(view.topic_moves, event),
         drains=fold_drains(view.drains, event),
+        standbys=fold_standbys(view.standbys, event),
         profiles=fold_profiles(view.profiles, event),
         grants=fold_grants(view.grants, event),
         users=fold_users(view.users, event),
@@ -218,7 +222,7 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", *POLICIES, f"{TOPIC_MOVES}/", f"{DRAINS}/", APPROVALS, f"{PROPOSALS}/",
-        f"{OWNERS}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", *POLICIES, f"{TOPIC_MOVES}/", f"{DRAINS}/", f"{STANDBYS}/", APPROVALS,
+        f"{PROPOSALS}/", f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -23,6 +23,7 @@ from services.control.presentation import (
     replays,
     roles,
     sidecars,
+    standbys,
     stitches,
     tenants,
     topic_moves,
@@ -291,6 +292,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     **roles.SENTENCES,
     **topic_moves.SENTENCES,
     **drains.SENTENCES,
+    **standbys.SENTENCES,
     **users.SENTENCES,
 }
 """Payload -> its only sentence."""

@@ -96,11 +96,12 @@ class CopyWorker(RuleThread):
             Brokers(clusters[spec.target_cluster], client_id) as target,
         ):
             copier = Copier(order, source, target, Pace(spec.bytes_per_second), self._joins)
-            self._states = copier.progress
             running = asyncio.create_task(copier.run())
             try:
                 while not self._changed.is_set():
                     done, _ = await asyncio.wait([running], timeout=LOOK_S)
+                    if copier.is_open:  # until then, what the session before has seen is the last word
+                        self._states = copier.progress
                     if done:
                         running.result()
                         return
@@ -111,7 +112,8 @@ class CopyWorker(RuleThread):
                 await asyncio.wait([running])
                 self._records += sum(each.records for each in copier.progress.values())
                 self._bytes += sum(each.bytes for each in copier.progress.values())
-                self._states = {number: _at(each) for number, each in copier.progress.items()}
+                if copier.is_open:
+                    self._states = {number: _at(each) for number, each in copier.progress.items()}
 
 
 def _at(of: PartitionCopy) -> PartitionCopy:

@@ -43,6 +43,9 @@ FREED: tuple[type[Message], ...] = (
     events.DrainTopicLeft,
     events.DrainMoveEnded,
     events.DrainEnded,
+    events.StandbyTopicsSet,
+    events.StandbyEnded,
+    events.FailOverEnded,
 )
 
 

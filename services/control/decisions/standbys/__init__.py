@@ -1,0 +1,1 @@
+"""Standbys of clusters: commands, and the loops that keep them and fail them over."""

@@ -1,0 +1,1 @@
+"""Standbys of clusters: what control decides about them. No I/O."""
