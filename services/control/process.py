@@ -231,8 +231,7 @@ class Control:
         self._drains = DrainDecisions(
             journal, self._topic_moves, surveys, record_progress, own_topics, self._rules.check_known
         )
-        home = settings.home_bootstrap_servers
-        self._standbys = StandbyDecisions(journal, self._rules, connections, record_progress, home, own_topics)
+        self._standbys = StandbyDecisions(journal, self._rules, connections, record_progress, own_topics)
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions
         self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)

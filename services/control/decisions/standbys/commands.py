@@ -93,16 +93,14 @@ class StandbyDecisions:
         rules: RuleDecisions,
         connections: Connections,
         progress: RecordProgress,
-        home: Sequence[str],
         own_topics: Sequence[str],
     ) -> None:
-        """`home`: the addresses of the cluster that holds the mesh's own log."""
+        """`own_topics`: the topics of the mesh itself, which have no copies."""
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal
         self._rules = rules
         self._connections = connections
         self._progress = progress
-        self._home = frozenset(home)
         self._own_topics = frozenset(own_topics)
         self._problems: dict[str, str] = {}
         """Why a standby, or its fail-over, stands."""
@@ -112,7 +110,7 @@ class StandbyDecisions:
         """Begins a standby. Its topics come with the next look."""
         view = await self._journal.first_time(caller)
         clusters = view.state.effective.clusters
-        homes = {name for name, each in clusters.items() if self._home & set(each.bootstrap_servers)}
+        homes = {name for name, each in clusters.items() if each.home}
         event = started(view.standbys, spec, clusters, homes, caller.actor, caller.reason, self.clock())
         await self._append(event.standby.name, event, caller, answer)
         return event.standby

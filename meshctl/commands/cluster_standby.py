@@ -1,0 +1,151 @@
+"""`meshctl cluster standby` and `fail-over`: another cluster has copies, and takes the place of a dead one."""
+
+from __future__ import annotations
+
+import uuid
+
+import click
+
+from mesh.rpc import standbys as standbys_pb
+from mesh.wording import word
+from meshctl.completions import cluster_names
+from meshctl.output import moment, print_json, print_table
+from meshctl.session import NameFirst, Session, pass_session
+
+MEGABYTE = 1_000_000
+FAIL_OVER_SECONDS = 60.0
+"""The least time-out of a fail-over: control asks a dead cluster first, and fences each copy."""
+COLUMNS = ("STANDBY", "ON", "STATE", "TOPICS", "LAG", "SINCE", "FAILED OVER", "BY", "NOTE")
+TOPIC_COLUMNS = ("TOPIC", "COPY", "LAG", "BEHIND", "NOTE")
+LOSS_COLUMNS = ("TOPIC", "PARTITION", "LOST", "FROM", "END")
+
+
+@click.group("standby", cls=NameFirst)
+def standby() -> None:
+    """Keep copies of the topics of a cluster on another one, which takes its place when it is dead.
+
+    \b
+    Examples:
+      meshctl cluster standby c1 --on c2
+      meshctl cluster standby show c1
+      meshctl cluster standby c1 --off
+      meshctl cluster fail-over c1 --to c2 --dry-run
+    """
+
+
+@standby.command()
+@click.argument("cluster", metavar="CLUSTER", shell_complete=cluster_names)
+@click.option("--on", "target", metavar="CLUSTER", shell_complete=cluster_names, help="The cluster for the copies.")
+@click.option("--topics", default="", metavar="GLOB", help="Only topics that match this pattern of * and ?.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="MB/S", help="Megabytes a second of one copy."
+)
+@click.option("--off", is_flag=True, help="End the standby; its copies stay.")
+@click.option("--reason", default="", help="Why, for the history.")
+@pass_session
+def start(
+    session: Session, cluster: str, target: str | None, topics: str, rate: float | None, off: bool, reason: str
+) -> None:
+    """Keep copies of the topics of CLUSTER, also of topics that come later.
+
+    \b
+    Examples:
+      meshctl cluster standby c1 --on c2 --topics 'shop.*'
+      meshctl cluster standby c1 --off
+    """
+    if off == bool(target):
+        raise click.UsageError("name the cluster for the copies with --on, or end the standby with --off")
+    connection = session.connect()
+    if off:
+        ending = standbys_pb.EndStandbyRequest(name=_name(cluster), reason=reason, request_id=str(uuid.uuid4()))
+        found = connection.call(connection.standbys.EndStandby, ending)
+        if not session.as_json:
+            click.echo(f"the standby of {cluster} has ended; the copies stay on {found.spec.target_cluster}")
+            return
+    else:
+        spec = standbys_pb.StandbySpec(
+            source_cluster=cluster,
+            target_cluster=target or "",
+            topics=topics,
+            bytes_per_second=round((rate or 0) * MEGABYTE),
+        )
+        starting = standbys_pb.StartStandbyRequest(spec=spec, reason=reason, request_id=str(uuid.uuid4()))
+        found = connection.call(connection.standbys.StartStandby, starting)
+    _show(session, found)
+
+
+@standby.command()
+@click.argument("cluster", metavar="CLUSTER", shell_complete=cluster_names)
+@pass_session
+def show(session: Session, cluster: str) -> None:
+    """Show a standby: how far each copy is behind, and the records that a fail-over would lose now.
+
+    \b
+    Example:
+      meshctl cluster standby show c1
+    """
+    connection = session.connect()
+    _show(session, connection.call(connection.standbys.GetStandby, standbys_pb.GetStandbyRequest(name=_name(cluster))))
+
+
+@click.command("fail-over")
+@click.argument("cluster", metavar="CLUSTER", shell_complete=cluster_names)
+@click.option("--to", "target", required=True, metavar="CLUSTER", help="The cluster that has the copies.")
+@click.option("--dry-run", is_flag=True, help="Show the records that would be lost, and change nothing.")
+@click.option("--reason", default="", help="Why, for the history.")
+@pass_session
+def fail_over(session: Session, cluster: str, target: str, dry_run: bool, reason: str) -> None:
+    """Lead the topics of CLUSTER, which is dead, to their copies. Refused while the cluster answers.
+
+    \b
+    Examples:
+      meshctl cluster fail-over c1 --to c2 --dry-run
+      meshctl cluster fail-over c1 --to c2 --reason 'the hall is on fire'
+    """
+    connection = session.connect()
+    request = standbys_pb.FailOverRequest(
+        name=_name(cluster),
+        target_cluster=target,
+        validate_only=dry_run,
+        reason=reason,
+        request_id="" if dry_run else str(uuid.uuid4()),
+    )
+    _show(session, connection.call(connection.standbys.FailOver, request, at_least=FAIL_OVER_SECONDS))
+    if dry_run and not session.as_json:
+        click.echo("checked only, nothing was changed")
+
+
+def _show(session: Session, found: standbys_pb.Standby) -> None:
+    if session.as_json:
+        print_json(found)
+        return
+    print_table(COLUMNS, [_row(found)], empty="")
+    if found.topics:
+        click.echo()
+        print_table(TOPIC_COLUMNS, map(_topic_row, found.topics), empty="")
+    losses = [
+        (topic.topic, each.partition, each.end - each.position, each.position, each.end)
+        for topic in found.topics
+        for each in topic.partitions
+        if each.end > each.position
+    ]
+    click.echo()
+    print_table(LOSS_COLUMNS, losses, empty="No copy lacks a record that a router has seen the end of.")
+
+
+def _row(of: standbys_pb.Standby) -> tuple[object, ...]:
+    copied = [each for each in of.topics if not each.left]
+    return (
+        of.spec.source_cluster, of.spec.target_cluster, word(standbys_pb.StandbyState, of.state), len(copied),
+        sum(each.lag_records for each in copied), moment(of.create_time),
+        moment(of.fail_over_time) if of.HasField("fail_over_time") else "-", of.actor, of.problem,
+    )  # fmt: skip
+
+
+def _topic_row(of: standbys_pb.StandbyTopic) -> tuple[object, ...]:
+    behind = f"{of.lag_ms / 1000:.1f} s" if of.HasField("lag_ms") else "-"
+    return of.topic, "none" if of.left else of.copy.target_topic, of.lag_records, behind, of.problem
+
+
+def _name(cluster: str) -> str:
+    return f"standbys/{cluster}"
