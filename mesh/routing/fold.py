@@ -119,7 +119,10 @@ class Folding:
             case "rule_set_changed":
                 self._change_rules(event.rule_set_changed)
             case "topic_move_cut_reached":
-                self._hand_over(event.topic_move_cut_reached)
+                if event.topic_move_cut_reached.HasField("producers"):
+                    self._hand_over(event.topic_move_cut_reached.producers)
+            case "fail_over_held":
+                self._hand_over(topic_moves.TopicMoveProducers(source_cluster=event.fail_over_held.source_cluster))
             case "rollout_switched":
                 self._switch(event.rollout_switched.revision)
             case "rollout_aborted":
@@ -156,9 +159,9 @@ class Folding:
             self._effective.change_rules(self.position, change.changes)
         self._state = None
 
-    def _hand_over(self, reached: events.TopicMoveCutReached) -> None:
-        if self._rollout is not None and reached.HasField("producers"):
-            self._handover = Handover(self._rollout.revision, reached.producers)
+    def _hand_over(self, producers: topic_moves.TopicMoveProducers) -> None:
+        if self._rollout is not None:
+            self._handover = Handover(self._rollout.revision, producers)
             self._state = None
 
     def _switch(self, revision: int) -> None:

@@ -30,5 +30,8 @@ SENTENCES: Final[dict[str, Callable[[events.Event], str]]] = {
     "standby_topics_set": _topics_set,
     "standby_ended": lambda event: f"{event.standby_ended.name} has ended, its copies stay",
     "fail_over_begun": lambda event: f"{event.fail_over_begun.name} fails over: routers copy no more",
+    "fail_over_held": lambda event: (
+        f"{event.fail_over_held.name}: all gateways hold, and ask {event.fail_over_held.source_cluster} no more"
+    ),
     "fail_over_ended": lambda event: f"{event.fail_over_ended.name} has failed over: the topics are on their copies",
 }

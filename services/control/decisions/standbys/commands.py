@@ -12,7 +12,7 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -62,11 +62,18 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at the standbys; the positions of groups are so old at least."""
 DEAD_WITHIN = 3.0
 """Seconds in which a cluster has to answer control, or its fail-over is possible."""
+HOLD_WITHIN = 10.0
+"""Seconds that gateways get for their hold: requests to a dead cluster have no answer, and end by their time-outs."""
 NO_ROUTER = "no router has begun the copy; start a router, or see to the routers' connections with control"
 CLIENT_ID = "mesh.control"
 
 StandbyEvent = (
-    events.StandbyStarted | events.StandbyTopicsSet | events.StandbyEnded | events.FailOverBegun | events.FailOverEnded
+    events.StandbyStarted
+    | events.StandbyTopicsSet
+    | events.StandbyEnded
+    | events.FailOverBegun
+    | events.FailOverHeld
+    | events.FailOverEnded
 )
 Answer = Callable[[standbys.Standby], StoredAnswer | None]
 """The answer to store for a request_id, given the standby."""
@@ -82,6 +89,20 @@ seconds_gauge = Gauge(
 standing_gauge = Gauge(
     "kafka_mesh_control_standby_copies_standing", "Topics of a standby whose copies do not go on.", ["cluster"]
 )
+
+
+class _FailOverCut:
+    """Between the hold of all gateways and their switch: gateways hear that the old cluster is not to be asked."""
+
+    budget_s = HOLD_WITHIN
+    lacks = ""
+
+    def __init__(self, record: Callable[[], Awaitable[None]]) -> None:
+        self._record = record
+
+    async def reach(self) -> None:
+        """See Cut."""
+        await self._record()
 
 
 class StandbyDecisions:
@@ -270,8 +291,10 @@ class StandbyDecisions:
             async def command(rules: RuleSet) -> RuleSetDecision:
                 return rules.change(*switches(standby), allow_shadowed=True)
 
+            held = events.FailOverHeld(name=name, source_cluster=standby.spec.source_cluster)
             wishes = ChangeWishes(accept_skip=True, allow_unreachable=True)
-            await self._rules.change(command, wishes, caller, lambda _: None)
+            cut = _FailOverCut(lambda: self._append(name, held, caller))
+            await self._rules.change(command, wishes, caller, lambda _: None, cut=cut)
             await self._append(name, events.FailOverEnded(name=name), Caller(CONTROL))
             log.warning("a cluster has failed over", standby=name, target=standby.spec.target_cluster)
 

@@ -45,6 +45,7 @@ FREED: tuple[type[Message], ...] = (
     events.DrainEnded,
     events.StandbyTopicsSet,
     events.StandbyEnded,
+    events.FailOverHeld,
     events.FailOverEnded,
 )
 

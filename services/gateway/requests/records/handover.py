@@ -13,6 +13,9 @@ from services.gateway.requests.records.seams import seam_of
 
 def learn(handed: topic_moves.TopicMoveProducers, after: RoutingTable, seams: Seams, now: float) -> None:
     """`after`: the table of the switch. Only seams between the cluster that was asked and the next one are learnt."""
+    if handed.source_cluster and not handed.topic:
+        seams.give_up(handed.source_cluster, now)
+        return
     for kind in (None, *after.conditions):
         route = after.for_clients(kind).route(handed.topic)
         if route is None or route.before is None or route.before.cluster != handed.source_cluster:

@@ -101,13 +101,24 @@ class Seam:
 class Seams:
     """The last stored batch of each producer before a topic moved; see `seams`."""
 
-    __slots__ = ("_producers", "_seams")
+    __slots__ = ("_given_up", "_producers", "_seams")
     capacity = SEAMS_REMEMBERED
 
     def __init__(self) -> None:
         self._seams: OrderedDict[SeamKey, Seam] = OrderedDict()
         self._producers = 0
         """The number of producers of all seams."""
+        self._given_up: dict[str, float] = {}
+        """Clusters that topics left because they were dead -> until when nobody asks them."""
+
+    def give_up(self, cluster: str, now: float) -> None:
+        """Topics have left a dead cluster: producers must not wait for its answers."""
+        self._given_up = {name: until for name, until in self._given_up.items() if until > now}
+        self._given_up[cluster] = now + SEAM_SECONDS
+
+    def is_given_up(self, cluster: str, now: float) -> bool:
+        """Whether nobody is to ask the cluster about producers."""
+        return bool(self._given_up) and now < self._given_up.get(cluster, now)
 
     def __len__(self) -> int:
         return len(self._seams)

@@ -26,9 +26,9 @@ Theory of operation
 5. As long as batches pass a seam, no batch overtakes an earlier one of its producer that is in progress on another
    connection (`Passages`).
 6. Gateways share nothing: each gateway asks, also a gateway that starts after the move. A last cluster that can't be
-   asked closes the seam, with a log line: a move away from a dead cluster must not wait for it. A last cluster that
-   can't answer now is asked again as producers come back, for `ASK_SECONDS`: it is busy, elects a leader, or can't be
-   reached for a moment. Until then their batches are refused.
+   asked closes the seam, with a log line: a move away from a dead cluster must not wait (`Seams.give_up`). A cluster
+   that can't answer now is asked again as producers come back, for `ASK_SECONDS`: it is busy, elects a leader, or can't
+   be reached for a moment. Until then their batches are refused.
 """
 
 from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping
@@ -284,6 +284,8 @@ def _last_writes_on(
     """
     told = _Told()
     knowledge = mesh.clusters.get(cluster)
+    if mesh.memory.seams.is_given_up(cluster, mesh.now):
+        return told
     if knowledge is not None and knowledge.down is not None and mesh.now < knowledge.down_since + ASK_SECONDS:
         told.later.update(dict.fromkeys(partitions, knowledge.down))
         return told

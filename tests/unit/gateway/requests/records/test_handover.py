@@ -79,3 +79,10 @@ def test_an_answer_that_is_known_already_stands(world: World) -> None:
     told(produced(world, 99), stored(99))
     switched(world, handed(50))
     assert errors(produced(world, 99)) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+
+
+def test_a_dead_cluster_is_not_asked_and_its_producers_do_not_wait(world: World) -> None:
+    switched(world, topic_moves.TopicMoveProducers(source_cluster="c1"))
+    book = produced(world, 100)
+    (call,) = book.asked()
+    assert (call.cluster, type(call.message)) == ("c2", Verbatim)
