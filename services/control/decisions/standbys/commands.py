@@ -59,7 +59,7 @@ from services.control.upstream.member_offsets import MemberOffsets
 from services.control.upstream.offsets import Position
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at the standbys; the positions of groups are so old at least."""
+"""Seconds between two checks of the standbys; the positions of groups are so old at least."""
 DEAD_WITHIN = 3.0
 """Seconds in which a cluster has to answer control, or its fail-over is possible."""
 HOLD_WITHIN = 10.0

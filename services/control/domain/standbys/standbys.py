@@ -16,7 +16,7 @@ from services.control.domain.topics.topics import SeenTopic
 STANDBYS = "standbys"
 """The collection, in resource names and streams."""
 MOST_TOPICS = 1_000
-"""Topics of a standby: routers look at each of them about twenty times a second."""
+"""Topics of a standby: routers ask for the end of each of them about twenty times a second."""
 IN_ONE_EVENT = 100
 MOST_OPEN = 5
 
