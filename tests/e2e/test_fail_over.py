@@ -194,7 +194,7 @@ async def test_the_loss_is_told_by_partition_where_a_copy_was_behind_and_is_none
     async with mesh_of(postgres, kafka_c1, doomed, topic, tmp_path) as mesh:
         gateway = mesh.gateways[0].address
         await asyncio.to_thread(write, gateway, topic, [f"v{number}" for number in range(RECORDS)])
-        await asyncio.to_thread(commit, gateway, f"{topic}.group", topic, 40)
+        await asyncio.to_thread(commit, doomed.bootstrap, f"{topic}.group", topic, 40)
         await stand_by(mesh, topic)
         await shown_when(mesh, lambda found: has(found, RECORDS))
 
@@ -208,4 +208,4 @@ async def test_the_loss_is_told_by_partition_where_a_copy_was_behind_and_is_none
         await asyncio.to_thread(write, gateway, topic, ["after"])
         there = await asyncio.to_thread(read_all, gateway, topic)
         assert sorted(there) == sorted([*(f"v{number}" for number in range(RECORDS)), "after"])
-        assert committed(gateway, f"{topic}.group", topic) == [40, 40]
+        assert committed(kafka_c1.bootstrap, f"{topic}.group", topic) == [40, 40]
