@@ -145,7 +145,7 @@ async def test_moves_by_copy_in_a_row(two_gateways: Mesh, world: World) -> None:
     try:
         with reader.running():
             for number in range(COPIES):
-                moves.append(await moved(mesh, load, topic, ("c2", "c1")[number % 2]))
+                moves += [await moved(mesh, load, topic, ("c2", "c1")[number % 2])]
             await load.stop()
             await asyncio.to_thread(
                 wait_until, lambda: len(reader.read) >= len(load.acked), "the reader has read all", WITHIN_S

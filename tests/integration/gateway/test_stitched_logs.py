@@ -27,7 +27,6 @@ from tests.integration.gateway.transacting import (
     await_markers,
     read_committed,
 )
-from tests.integration.gateway.transactions.test_transactions import commit
 
 PARTITIONS = 2
 ANSWER_S = 25.0
@@ -361,7 +360,9 @@ def test_a_transactional_producer_aborts_once_at_most_when_its_topic_comes_back(
         for number in range(5):
             values = [f"{stay} {number} {each}" for each in range(4)]
             try:
-                commit(producer, apples.topic, *values)
+                producer.begin()
+                producer.send(apples.topic, *values)
+                producer.commit()
             except TransactionError as moved:
                 assert not moved.fatal
                 producer.abort()
