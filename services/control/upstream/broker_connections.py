@@ -22,8 +22,9 @@ from mesh.settings import host_port
 from services.control.upstream.connections import REQUEST_TIMEOUT, UnreachableError
 
 CLIENT_ID: Final = "kafka-mesh-control"
+GROUP: Final = 0
 TRANSACTION: Final = 1
-"""FindCoordinator's number for the coordinator of a transactional id."""
+"""FindCoordinator's numbers for the coordinators of a group and of a transactional id."""
 ON_THE_WAY: Final = frozenset({14, 15, 16, 51})
 """Error codes after which the same request is sent again: the coordinator loads, moves, or ends a transaction."""
 UNKNOWN_TOPIC: Final = 3
@@ -140,8 +141,15 @@ class BrokerConnections:
 
     async def coordinator(self, transactional_id: str) -> int:
         """The broker that coordinates the id. Waits while the cluster does not know the coordinator yet."""
+        return await self._coordinator(transactional_id, TRANSACTION)
+
+    async def group_coordinator(self, group: str) -> int:
+        """As `coordinator`, for a group."""
+        return await self._coordinator(group, GROUP)
+
+    async def _coordinator(self, name: str, kind: int) -> int:
         while True:
-            told = await self._first.send(FindCoordinatorRequest(transactional_id, TRANSACTION))
+            told = await self._first.send(FindCoordinatorRequest(name, kind))
             if not told.error_code:
                 self.brokers.setdefault(told.coordinator_id, (told.host, told.port))
                 return int(told.coordinator_id)

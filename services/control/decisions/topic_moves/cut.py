@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import islice
 
 import structlog
 
-from mesh.routing import RoutingTable
+from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
+from services.control.upstream.kept_texts import with_texts
 from services.control.upstream.member_offsets import MemberOffsets
-from services.control.upstream.offsets import Position, Positions
+from services.control.upstream.offsets import Position, Positions, StablePositions
 
 LOOK_S = 0.02
 """Seconds between two questions for the ends."""
@@ -55,9 +56,9 @@ class Groups:
 
     async def follow(self) -> bool:
         """Sets what differs. True if nothing did. Raises UnreachableError."""
-        found = await self._connections.stable_positions(self._source, self._from)
+        found = await self._positions(self._source, self._from)
         before = {group: each for group, each in found.by_group.items() if self._moves(group)}
-        there = await self._connections.stable_positions(self._target, self._to, before) if before else None
+        there = await self._positions(self._target, self._to, before) if before else None
         after: dict[str, dict[int, Position]] = {} if there is None else there.by_group
         self.before, self.after = before, {group: after.get(group, {}) for group in before}
         open_here = {group for group in found.unstable if self._moves(group)}
@@ -65,6 +66,13 @@ class Groups:
         late = {group: wanted for group, each in before.items() if (wanted := _missing(each, self.after[group]))}
         await asyncio.gather(*(self._set(group, wanted) for group, wanted in late.items()))
         return not late and not open_here
+
+    async def _positions(
+        self, cluster: UpstreamCluster, topic: str, of: Collection[str] | None = None
+    ) -> StablePositions:
+        found = await self._connections.stable_positions(cluster, topic, of)
+        moving = {group for group in found.with_text if self._moves(group)}
+        return await with_texts(cluster, topic, found, moving)
 
     @property
     def problem(self) -> str:
