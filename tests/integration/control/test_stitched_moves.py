@@ -337,6 +337,13 @@ async def test_topics_whose_log_cant_be_stitched_are_refused(make: Refused, says
     assert not apples.world.control.journal.view.topic_moves.open
 
 
+async def test_a_mirror_that_would_not_follow_its_topic_stops_a_copy_too(apples: Apples) -> None:
+    await _mirrored(apples)
+    copying = apples.start("c2", kind=topic_moves.TOPIC_MOVE_KIND_COPY)
+    await refused(copying, STATE, "record rule 'm' reads topic", "would not follow")
+    assert not apples.world.control.journal.view.topic_moves.open
+
+
 async def test_nothing_else_may_lead_a_stitched_topic_elsewhere(apples: Apples) -> None:
     await apples.write("c1", 2, 2)
     await apples.moved("c2")

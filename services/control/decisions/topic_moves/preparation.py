@@ -32,9 +32,9 @@ class Preparation:
         """Creates the topic on its target; refused if the topic can't move there. `way`: source and target."""
         table = view.state.effective
         stitched = is_stitched(spec)
+        refuse_users(spec.topic, way, view.record_rules.values())
         if stitched:
             self._check_understood()
-            refuse_users(spec.topic, way, view.record_rules.values())
             refuse_replays(spec.topic, way, view.replays.open.values())
         try:
             here, there = await asyncio.gather(*(self._side(table, place) for place in way))
