@@ -20,7 +20,7 @@ from services.control.domain.stitches import logs
 from services.control.domain.stitches.retention import SLACK, Retention, settings_of_old
 from services.control.domain.topic_moves.moves import Side, check_sides, source_of
 from services.control.domain.topic_moves.stitched_certificates import evidence_of, stitched_differences
-from services.control.domain.topic_moves.stitched_users import refuse_replays, refuse_shares, refuse_users
+from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_shares, refuse_users
 from tests.unit.control.worlds import table
 
 NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)

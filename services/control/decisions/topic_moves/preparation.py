@@ -13,7 +13,7 @@ from services.control.domain.errors import NotAllowed, Unavailable
 from services.control.domain.stitches.logs import check_room, check_target, in_force, log_of
 from services.control.domain.stitches.retention import RETENTION
 from services.control.domain.topic_moves.moves import Side, check_sides, is_stitched
-from services.control.domain.topic_moves.stitched_users import refuse_replays, refuse_shares, refuse_users
+from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_shares, refuse_users
 from services.control.domain.view import MeshView
 from services.control.store.journal import is_rehearsal
 from services.control.upstream.connections import Connections, UnreachableError
