@@ -124,7 +124,7 @@ class Retaining:
         return settings if settings.keys() == set(RETENTION) else None
 
     async def _sizes(self, parts: Sequence[LogPart]) -> dict[Place, Mapping[int, int]]:
-        """By place, for all parts behind the oldest. The size of a part whose cluster is away is not known, and counts nothing."""
+        """By place, for all parts behind the oldest. A part whose cluster is away is absent, and counts as nothing."""
         found: dict[Place, Mapping[int, int]] = {}
         for place in dict.fromkeys(map(place_of, parts[1:])):
             try:
