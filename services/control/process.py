@@ -95,6 +95,7 @@ from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.decisions.stitches.expiry import Expiry
+from services.control.decisions.stitches.retaining import Retaining
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.topic_moves.old_logs import OldLogs
@@ -190,9 +191,10 @@ class Control:
         self.replay_followers = self.replays.followers
         traffic = TrafficTables(database)
         record_progress = RecordProgress(lambda: journal.view.record_rules)
-        preparation = Preparation(connections, too_old_for)
+        self._retaining = Retaining(journal, connections)
+        preparation = Preparation(connections, too_old_for, self._retaining)
         self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress, preparation)
-        self._expiry = Expiry(journal, connections)
+        self._expiry = Expiry(journal, connections, self._retaining)
         self._certificates = Certificates(journal, connections)
         self._old_logs = OldLogs(journal, connections)
         past = Past(journal, database)
@@ -317,6 +319,7 @@ class Control:
             "certificates of moves": self._certificates.run,
             "old logs of moves": self._old_logs.run,
             "expiry of parts": self._expiry.run,
+            "retention of stitched logs": self._retaining.run,
         }.items():
             self._parts.keep(name, run)
 

@@ -9,8 +9,10 @@ import structlog
 from prometheus_client import Gauge
 
 from mesh.stitches import LogPart
+from services.control.decisions.stitches.retaining import Retaining
 from services.control.domain.errors import Refusal
 from services.control.domain.stitches.logs import STITCHES, dissolved, logs_of, to_watch
+from services.control.domain.stitches.retention import place_of
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
@@ -26,9 +28,10 @@ parts_gauge = Gauge("kafka_mesh_control_stitched_log_parts", "Parts of all stitc
 class Expiry:
     """Watches the oldest parts of stitched logs."""
 
-    def __init__(self, journal: Journal, connections: Connections) -> None:
+    def __init__(self, journal: Journal, connections: Connections, retaining: Retaining) -> None:
         self._journal = journal
         self._connections = connections
+        self._retaining = retaining
         self._gone: set[tuple[str, str]] = set()
         """Clusters and topics there that were gone at the last check: a broker that starts may not know a topic yet."""
 
@@ -59,6 +62,7 @@ class Expiry:
         changed = dissolved(view.state.effective, topic, logs.get(part.topic))
         if changed is None:
             return
+        await self._retaining.give_back(topic, place_of(part))
         await self._journal.append(
             [Draft(STITCHES, changed)],
             Caller(CONTROL, f"its part on {part.cluster} has expired"),
