@@ -95,6 +95,7 @@ from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.decisions.stitches.expiry import Expiry
+from services.control.decisions.stitches.forks import ForkDecisions
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.topic_moves.old_logs import OldLogs
@@ -266,7 +267,15 @@ class Control:
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
             (move_certificates_grpc, TopicMoveCertificateService(journal, self._certificates, keys)),
             (drains_grpc, DrainService(journal, self._drains)),
-            (topics_grpc, TopicService(journal, connections, looking)),
+            (
+                topics_grpc,
+                TopicService(
+                    journal,
+                    connections,
+                    looking,
+                    ForkDecisions(journal, self._rules, connections, preparation, looking),
+                ),
+            ),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),

@@ -142,9 +142,15 @@ def stretches(topic: str | bytes, partition: int, mesh: MeshView) -> Stretches:
 def _has_own_name(part: Stretch, mesh: MeshView) -> bool:
     """Whether requests that name the past of a fork reach it: no rule gives its topic another name there."""
     route = mesh.table.route(part.topic) if part.is_past else None
-    names = {part.topic} if route is None else {
-        stay.upstream_topic for stay in (route.stay, route.before) if stay is not None and stay.cluster == part.cluster
-    }
+    names = (
+        {part.topic}
+        if route is None
+        else {
+            stay.upstream_topic
+            for stay in (route.stay, route.before)
+            if stay is not None and stay.cluster == part.cluster
+        }
+    )
     names.add(mesh.memory.stitches.names.get(part.cluster, {}).get(part.topic, part.topic))
     return not part.is_past or names == {part.topic}
 
