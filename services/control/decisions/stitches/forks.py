@@ -1,4 +1,4 @@
-"""The making of forks: control finds the end of the past, creates the topic, writes its log, and leads clients to it."""
+"""The making of forks: control finds the end of the past, creates the topic, and leads clients to its log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads of a fork's past: whose turn it is to be asked for, and how many bytes a second come from there.
 
 1. The past of a fork is another topic's log. A request to a broker names it as that topic, so one request can't be
-   about both. If a client wants both from one connection, one of them has its turn, and the others wait for the next request.
+   about both. If a client wants both from one connection, one of them has its turn, and the others wait.
 2. A fork may have a bound for reads of its past. When this gateway process has read more, the partitions of the past
    wait, and all others go on.
 """
