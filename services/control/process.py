@@ -82,6 +82,7 @@ from services.control.decisions.clusters.commands import ClusterDecisions
 from services.control.decisions.drains.commands import DrainDecisions
 from services.control.decisions.drains.surveys import Surveys
 from services.control.decisions.dry_runs.dry_runs import DryRuns
+from services.control.decisions.forks.commands import ForkDecisions
 from services.control.decisions.lineage.gathering import Gathering
 from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
@@ -95,7 +96,6 @@ from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.decisions.stitches.expiry import Expiry
-from services.control.decisions.stitches.forks import ForkDecisions
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.topic_moves.old_logs import OldLogs

@@ -11,7 +11,7 @@ from mesh.rpc import topics, topics_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once, once_with_revision
 from services.control.decisions.answers import stored_response
-from services.control.decisions.stitches.forks import ForkDecisions
+from services.control.decisions.forks.commands import ForkDecisions
 from services.control.decisions.stitches.parts import PartAnswers
 from services.control.decisions.topics.looking import Looking
 from services.control.decisions.topics.owners import OwnerDecisions

@@ -90,9 +90,11 @@ def _with_past(reading: Reading, past: Iterable[tuple[Slot, Position, Stretch]],
     """The partitions that have their turn, by their names in requests."""
     wanted, parts, aside = dict(reading.wanted), dict(reading.parts), dict(reading.aside)
     shown_as: dict[Slot, Slot] = {}
-    for slot, position, part in past:
-        wait_s = mesh.memory.past_reads.wait_s(str(slot[0]), mesh.now)
-        asked = part.topic, slot[1]
+    for slot, wish, part in past:
+        topic, asked = str(slot[0]), (part.topic, slot[1])
+        wait_s = mesh.memory.past_reads.wait_s(topic, mesh.now)
+        bound = mesh.memory.stitches.logs[topic].past_bytes_per_second
+        position = Position(wish.offset, min(wish.max_bytes, bound)) if bound else wish
         if not wait_s and asked in wanted:  # a turn for each of them, now and then
             if mesh.random_bits(1):
                 wait_s = TURN_S
