@@ -1,4 +1,4 @@
-"""Reads of a fork's past: whose turn it is to be asked for, and how many bytes a second come from there.
+"""Reads of a fork's past: the turns of partitions that have one name there, and the bytes that come in a second.
 
 1. The past of a fork is another topic's log. A request to a broker names it as that topic, so one request can't be
    about both. If a client wants both from one connection, one of them has its turn, and the others wait.
