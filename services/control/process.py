@@ -82,6 +82,7 @@ from services.control.decisions.clusters.commands import ClusterDecisions
 from services.control.decisions.drains.commands import DrainDecisions
 from services.control.decisions.drains.surveys import Surveys
 from services.control.decisions.dry_runs.dry_runs import DryRuns
+from services.control.decisions.forks.commands import ForkDecisions
 from services.control.decisions.lineage.gathering import Gathering
 from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
@@ -268,7 +269,15 @@ class Control:
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
             (move_certificates_grpc, TopicMoveCertificateService(journal, self._certificates, keys)),
             (drains_grpc, DrainService(journal, self._drains)),
-            (topics_grpc, TopicService(journal, connections, looking)),
+            (
+                topics_grpc,
+                TopicService(
+                    journal,
+                    connections,
+                    looking,
+                    ForkDecisions(journal, self._rules, connections, preparation, looking),
+                ),
+            ),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),

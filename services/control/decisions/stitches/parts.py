@@ -46,6 +46,8 @@ class PartAnswers:
                 raise found
             else:
                 answer.parts.append(found)
+            if log is not None and each.is_past:
+                answer.parts[-1].past_of = log.fork_of
         return answer
 
     async def _told(
@@ -75,7 +77,7 @@ class PartAnswers:
             shape.expiry = retention.sentence
             if retention.latest is not None:
                 shape.expire_time.FromDatetime(retention.latest)
-        if places[place] == 1 and (size := await self._size(table, place, count)) is not None:
+        if places[place] == 1 and not part.is_past and (size := await self._size(table, place, count)) is not None:
             shape.size_bytes = size
         return shape
 

@@ -143,9 +143,11 @@ class Retaining:
         return cluster
 
     def _parts(self, topic: str) -> tuple[LogPart, ...]:
+        """None while the log is a fork with a past: that is the log of another topic, whose retention holds there."""
         table = self._journal.view.state.effective
         route = table.route(topic)
-        return () if route is None else in_force(log_of(table, topic), route.stay)
+        parts = () if route is None else in_force(log_of(table, topic), route.stay)
+        return () if any(part.is_past for part in parts) else parts
 
     def _moves(self, topic: str) -> bool:
         return any(each.spec.topic == topic for each in self._journal.view.topic_moves.open.values())

@@ -42,18 +42,18 @@ class Preparation:
         stitched = is_stitched(spec)
         refuse_users(spec.topic, way, view.record_rules.values())
         if stitched:
-            self._check_understood()
+            self.check_understood()
             refuse_replays(spec.topic, way, view.replays.open.values())
         try:
-            here, there = await asyncio.gather(*(self._side(table, place) for place in way))
+            here, there = await asyncio.gather(*(self.side(table, place) for place in way))
             check_sides(spec.topic, here, there, stitched=stitched)
             if stitched:
                 await self._check_log(spec.topic, table, here, there)
             if is_rehearsal.get():
                 return
             if not there.partitions:
-                await self._create(table, here, there, stitched=stitched)
-                check_sides(spec.topic, here, await self._side(table, there.place), stitched=stitched)
+                await self.create(table, here, there, stitched=stitched)
+                check_sides(spec.topic, here, await self.side(table, there.place), stitched=stitched)
             elif stitched:
                 await self._retaining.come_back(spec.topic, there.place, _retention(here))
         except UnreachableError as error:
@@ -74,7 +74,8 @@ class Preparation:
         read = {name: {each for each, _ in group.share_lags} for name, group in groups.items()}
         refuse_shares(topic, place, read)
 
-    async def _create(self, table: RoutingTable, here: Side, there: Side, *, stitched: bool) -> None:
+    async def create(self, table: RoutingTable, here: Side, there: Side, *, stitched: bool) -> None:
+        """Creates the topic `there`, with the partitions and the settings of the one `here`."""
         source, target = (table.clusters[side.place.cluster] for side in (here, there))
         settings = (await self._connections.topic_settings(source, [here.place.upstream_topic]))[
             here.place.upstream_topic
@@ -83,16 +84,17 @@ class Preparation:
             settings = {**settings, **_retention(here)}
         await self._connections.create_topics(target, {there.place.upstream_topic: (here.partitions, settings)})
 
-    async def _side(self, table: RoutingTable, place: Place) -> Side:
+    async def side(self, table: RoutingTable, place: Place) -> Side:
+        """The topic as its cluster has it now."""
         cluster: UpstreamCluster = table.clusters[place.cluster]
         topic = place.upstream_topic
         partitions = await self._connections.partitions_of(cluster, topic) or 0
         settings = await self._connections.effective_settings(cluster, [topic], SETTINGS) if partitions else {}
         return Side(place, partitions, settings.get(topic, {}))
 
-    def _check_understood(self) -> None:
+    def check_understood(self, table_format: int = STITCH_POLICY.table_format) -> None:
         """A member of an older release passes over the parts: its clients would see the offsets of clusters."""
-        for kind, name, version in self._too_old(STITCH_POLICY.table_format):
+        for kind, name, version in self._too_old(table_format):
             raise NotAllowed(
                 "ROUTER_TOO_OLD" if kind == "router" else "GATEWAY_TOO_OLD",
                 f"members/{name}",
