@@ -69,6 +69,11 @@ class Sides:
             wait_until(all_are_read, f"{wanted} records are read", 3 * WITHIN)
         return read
 
+    async def settle(self, side: KafkaCluster, upto: int) -> None:
+        """Twice: a cluster stores with an acknowledgement the start as of the one before."""
+        await asyncio.to_thread(self.accept, side, upto, RECORDS)
+        await asyncio.to_thread(self.accept, side, upto, RECORDS - upto)
+
     async def starts(self, name: str, side: KafkaCluster) -> dict[int, int]:
         found = await share_starts(cluster(name, side), self.topic, [self.group])
         return found.get(self.group, {})
@@ -102,7 +107,7 @@ async def _followed(groups: Groups) -> None:
 
 async def test_a_share_group_that_the_target_does_not_know_goes_on_where_it_was(sides: Sides, groups: Groups) -> None:
     """Without its start the group would begin at the end there, which is Kafka's default, and miss two records."""
-    await asyncio.to_thread(sides.accept, sides.source, 3, RECORDS)
+    await sides.settle(sides.source, 3)
     assert sides.group not in await share_groups(cluster("c2", sides.target))
     await _followed(groups)
     assert await sides.starts("c2", sides.target) == {0: 3}
@@ -111,8 +116,8 @@ async def test_a_share_group_that_the_target_does_not_know_goes_on_where_it_was(
 
 async def test_an_older_state_of_the_group_on_the_target_is_brought_up_to_date(sides: Sides, groups: Groups) -> None:
     await asyncio.to_thread(set_up, sides.target.bootstrap, sides.group)
-    await asyncio.to_thread(sides.accept, sides.target, 1, RECORDS)
-    await asyncio.to_thread(sides.accept, sides.source, 4, RECORDS)
+    await sides.settle(sides.target, 1)
+    await sides.settle(sides.source, 4)
     await _followed(groups)
     assert await sides.starts("c2", sides.target) == {0: 4}
     assert set(await asyncio.to_thread(sides.accept, sides.target, RECORDS, 1)) == {4}
@@ -122,8 +127,8 @@ async def test_a_group_with_members_on_the_target_keeps_an_older_state_and_gets_
     sides: Sides, groups: Groups
 ) -> None:
     await asyncio.to_thread(set_up, sides.target.bootstrap, sides.group)
-    await asyncio.to_thread(sides.accept, sides.target, 1, RECORDS)
-    await asyncio.to_thread(sides.accept, sides.source, 4, RECORDS)
+    await sides.settle(sides.target, 1)
+    await sides.settle(sides.source, 4)
     with sides.member(sides.target) as consumer:
         await asyncio.to_thread(_joined, consumer)
         await _followed(groups)
@@ -135,8 +140,8 @@ async def test_a_group_with_members_on_the_target_that_would_miss_records_is_ref
     sides: Sides, groups: Groups
 ) -> None:
     await asyncio.to_thread(set_up, sides.target.bootstrap, sides.group)
-    await asyncio.to_thread(sides.accept, sides.target, 4, RECORDS)
-    await asyncio.to_thread(sides.accept, sides.source, 2, RECORDS)
+    await sides.settle(sides.target, 4)
+    await sides.settle(sides.source, 2)
     with sides.member(sides.target) as consumer:
         await asyncio.to_thread(_joined, consumer)
         assert not await groups.follow()
