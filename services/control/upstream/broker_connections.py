@@ -139,15 +139,13 @@ class BrokerConnections:
         connection = await self._connection(*self.brokers[broker_id])
         return await connection.send(request)
 
-    async def coordinator(self, transactional_id: str) -> int:
-        """The broker that coordinates the id. Waits while the cluster does not know the coordinator yet."""
-        return await self._coordinator(transactional_id, TRANSACTION)
+    @property
+    def name(self) -> str:
+        """The name of the cluster."""
+        return self._cluster.name
 
-    async def group_coordinator(self, group: str) -> int:
-        """As `coordinator`, for a group."""
-        return await self._coordinator(group, GROUP)
-
-    async def _coordinator(self, name: str, kind: int) -> int:
+    async def coordinator(self, name: str, kind: int = TRANSACTION) -> int:
+        """The broker that coordinates the id or group. Waits while the cluster does not know the coordinator yet."""
         while True:
             told = await self._first.send(FindCoordinatorRequest(name, kind))
             if not told.error_code:

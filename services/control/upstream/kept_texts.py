@@ -15,7 +15,13 @@ from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16,
 
 from mesh.exact_requests import Exactly
 from mesh.routing import UpstreamCluster
-from services.control.upstream.broker_connections import ON_THE_WAY, PAUSE_S, BrokerConnections, CoordinatorRefusedError
+from services.control.upstream.broker_connections import (
+    GROUP,
+    ON_THE_WAY,
+    PAUSE_S,
+    BrokerConnections,
+    CoordinatorRefusedError,
+)
 from services.control.upstream.connections import UnreachableError
 from services.control.upstream.offsets import Position, StablePositions
 
@@ -90,7 +96,7 @@ async def with_texts(
 async def _asked(brokers: BrokerConnections, group: str, topic: str, partitions: list[int]) -> Any:
     request = Exactly(OffsetFetchRequest_v7(group, [(topic, partitions, {})], True, {}))
     while True:
-        told = await brokers.ask(await brokers.group_coordinator(group), request)
+        told = await brokers.ask(await brokers.coordinator(group, GROUP), request)
         if told.error_code not in ON_THE_WAY:
             return told
         await asyncio.sleep(PAUSE_S)

@@ -13,6 +13,7 @@ from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
+from services.control.decisions.topic_moves.share_groups import ShareGroups
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.kept_texts import with_texts
@@ -47,6 +48,7 @@ class Groups:
         self._from, self._to = move.copy.topic, move.copy.target_topic
         transactional_id = f"mesh.move.{move.name.rpartition('/')[2]}"
         self._members = MemberOffsets(connection_settings(self._target), transactional_id)
+        self._shares = ShareGroups((self._source, self._from), (self._target, self._to), self._moves)
         self.refused: dict[str, str] = {}
         """Groups whose positions the target did not take at the last attempt, with the reason."""
         self.before: Positions = {}
@@ -56,6 +58,11 @@ class Groups:
 
     async def follow(self) -> bool:
         """Sets what differs. True if nothing did. Raises UnreachableError."""
+        positions, shares = await asyncio.gather(self._follow_positions(), self._shares.follow())
+        self.refused |= self._shares.refused
+        return positions and shares
+
+    async def _follow_positions(self) -> bool:
         found = await self._positions(self._source, self._from)
         before = {group: each for group, each in found.by_group.items() if self._moves(group)}
         there = await self._positions(self._target, self._to, before) if before else None
