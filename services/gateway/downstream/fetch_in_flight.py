@@ -244,8 +244,7 @@ class FetchInFlight:
                 if not scan.record_bytes:
                     part.fetches.mark(scan)
                 if self.stitched:
-                    self._show_answer(part, scan)
-                    return (part.outcome.frame,) if isinstance(part.outcome, RawResponse) else ()
+                    outcome = self._show_answer(part, scan)
                 return (outcome.frame,)
         for part in self.parts:
             if part.scan is not None and part.outcome is not None:
@@ -272,7 +271,7 @@ class FetchInFlight:
             self.found = dict(fitting(self.wanted, self.found, self.limits.max_bytes))
         return self._joined(self._news(), throttle_time_ms, session_id)
 
-    def _show_answer(self, part: Part, scan: FetchResponseScan) -> None:
+    def _show_answer(self, part: Part, scan: FetchResponseScan) -> RawResponse:
         """Gives the answer of a broker the offsets of clients, in place; its marks have been kept."""
         outcome = part.outcome
         assert isinstance(outcome, RawResponse)
@@ -282,6 +281,7 @@ class FetchInFlight:
         for topic in scan.topics:
             for each in topic.partitions:
                 self._show(outcome.frame, outcome.version, topic.name, each)
+        return outcome
 
     def _show(self, frame: memoryview, version: int, name: str, each: FetchedPartition) -> None:
         route = self.routes.get(name)
@@ -290,9 +290,11 @@ class FetchInFlight:
             shown = present.shown_marks(Marks(each.high_watermark, each.last_stable_offset, each.log_start_offset))
             fetch_response.show_offsets(frame, version, each, present.shift, *shown.numbers)
 
-    def _shown(self, slot: NamedSlot, marks: Marks) -> Marks:
+    def _shown(self, slot: Slot, marks: Marks) -> Marks:
         """The marks of a broker, as clients see them."""
-        present = self.routes[slot[0]].present(slot[1]) if self.stitched else None
+        name, partition = slot
+        route = self.routes.get(name) if self.stitched and isinstance(name, str) else None
+        present = None if route is None else route.present(partition)
         return marks if present is None else present.shown_marks(marks)
 
     def _whole(self, outcome: RawResponse, scan: FetchResponseScan, session_id: int) -> Pieces:
@@ -314,8 +316,9 @@ class FetchInFlight:
         marks: dict[Slot, Marks] = {}
         if len(session.told) < len(session.wanted):  # marks that brokers have sent once count
             for part in self.parts:
-                known_there = part.fetches.marks
-                marks.update({slot: self._shown(slot, known_there[slot]) for slot in known_there if slot in part.wanted})
+                marks.update({slot: known for slot, known in part.fetches.marks.items() if slot in part.wanted})
+            if self.stitched:
+                marks = {slot: self._shown(slot, known) for slot, known in marks.items()}
         if marks or len(slots) > 1:
             slots = [each for each in session.wanted if each in found or each in marks]
         for each in slots:
