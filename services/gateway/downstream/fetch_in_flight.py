@@ -70,8 +70,8 @@ class FetchInFlight:
     __slots__ = (
         "alone", "answer", "answers", "asked_at", "began", "brought", "careful", "client_id", "clients_id", "close",
         "clusters", "done", "each", "ended", "epoch", "exchange", "forwarder", "found", "heard_at",
-        "isolation_level", "limits", "parts", "passes", "record_bytes", "routes", "session", "stay", "stitched", "table",
-        "tenant", "upstream_s", "version", "wanted",
+        "isolation_level", "limits", "parts", "passes", "record_bytes", "routes", "session", "stay", "stitched",
+        "table", "tenant", "upstream_s", "version", "wanted",
     )  # fmt: skip
     api_key = ApiKey.FETCH
     produces = False
