@@ -288,7 +288,15 @@ class FetchInFlight:
         present = None if route is None else route.present(each.partition)
         if present is not None:
             shown = present.shown_marks(Marks(each.high_watermark, each.last_stable_offset, each.log_start_offset))
-            fetch_response.show_offsets(frame, version, each, present.shift, *shown.numbers)
+            fetch_response.show_offsets(
+                frame,
+                version,
+                each,
+                present.shift,
+                shown.high_watermark,
+                shown.last_stable_offset,
+                shown.log_start_offset,
+            )
 
     def _shown(self, slot: Slot, marks: Marks) -> Marks:
         """The marks of a broker, as clients see them."""
