@@ -120,7 +120,10 @@ def ended_in_doubt(request: Request, mesh: MeshView, doubted: Doubted, began: fl
         counted.since(began)
     wish = Wish(doubted.wanted, doubted.session, doubted.epoch)
     limits = doubted.limits.within(mesh.poll_bytes)
-    poll = Poll(mesh, wish.wanted, request.version, doubted.isolation_level, limits, not wish.alone)
+    reading = read_in_parts(wish.wanted, mesh)
+    version, isolation_level = request.version, doubted.isolation_level
+    poll = Poll(mesh, reading.wanted, version, isolation_level, limits, not wish.alone, reading.parts)
+    poll.refused.update(reading.refused)
     poll.found.update(doubted.found)
     poll.asked.update(doubted.asked)
     answer = yield from _polled(mesh, wish, poll, counted)

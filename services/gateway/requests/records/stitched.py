@@ -164,6 +164,15 @@ def is_stitched(topic: str, route: Route, memory: Memory) -> bool:
     return len(parts) > 1 or any(shift for part in parts for shift in part.shifts)
 
 
+def present_parts(topic: str, route: Route, memory: Memory) -> tuple[Stretch | None, ...]:
+    """The present part of each partition; empty: clients see the offsets of the topic's cluster."""
+    if not is_stitched(topic, route, memory):
+        return ()
+    parts = memory.stitches.logs[topic].up_to(route.stay)
+    of_partitions = (stretches_of(parts, partition) for partition in range(len(parts[-1].starts)))
+    return tuple(found[-1] if found else None for found in of_partitions)
+
+
 def at(parts: Iterable[Stretch], offset: int) -> Stretch | None:
     """The part that has this offset of clients; None: the offset is in front of the log."""
     return next((part for part in parts if part.has(offset)), None)
