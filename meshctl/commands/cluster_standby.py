@@ -10,7 +10,7 @@ from mesh.rpc import standbys as standbys_pb
 from mesh.wording import word
 from meshctl.completions import cluster_names
 from meshctl.output import moment, print_json, print_table
-from meshctl.session import NameFirst, Session, pass_session
+from meshctl.session import Command, NameFirst, Session, pass_session
 
 MEGABYTE = 1_000_000
 FAIL_OVER_SECONDS = 60.0
@@ -88,7 +88,7 @@ def show(session: Session, cluster: str) -> None:
     _show(session, connection.call(connection.standbys.GetStandby, standbys_pb.GetStandbyRequest(name=_name(cluster))))
 
 
-@click.command("fail-over")
+@click.command("fail-over", cls=Command)
 @click.argument("cluster", metavar="CLUSTER", shell_complete=cluster_names)
 @click.option("--to", "target", required=True, metavar="CLUSTER", help="The cluster that has the copies.")
 @click.option("--dry-run", is_flag=True, help="Show the records that would be lost, and change nothing.")
@@ -143,7 +143,7 @@ def _row(of: standbys_pb.Standby) -> tuple[object, ...]:
 
 
 def _topic_row(of: standbys_pb.StandbyTopic) -> tuple[object, ...]:
-    behind = f"{of.lag_ms / 1000:.1f} s" if of.HasField("lag_ms") else "-"
+    behind = f"{of.lag.ToMilliseconds() / 1000:.1f} s" if of.HasField("lag") else "-"
     return of.topic, "none" if of.left else of.copy.target_topic, of.lag_records, behind, of.problem
 
 

@@ -22,7 +22,6 @@ class StandbyService(standbys_grpc.StandbyServiceServicer):
 
     async def StartStandby(self, request: standbys.StartStandbyRequest, context: Any) -> standbys.Standby:
         self._journal.require_loaded()
-        shapes.spec_of(request, "spec")
         who = caller(request, request.request_id, request.reason)
         starting = self._decisions.start(request.spec, who, lambda standby: stored_response(who, standby))
         return await once(standbys.Standby, starting)

@@ -12,7 +12,9 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -30,7 +32,7 @@ from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
 from services.control.decisions.topic_moves.cut import Groups
 from services.control.decisions.topic_moves.preparation import SETTINGS
-from services.control.domain.errors import Conflict, NotAllowed, Refusal, Unavailable
+from services.control.domain.errors import Conflict, NotAllowed, Refusal, Unavailable, Unfollowed
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from services.control.domain.standbys.standbys import (
     FAILING_OVER,
@@ -62,6 +64,8 @@ LOOK_EVERY = 1.0
 """Seconds between two checks of the standbys; the positions of groups are so old at least."""
 DEAD_WITHIN = 3.0
 """Seconds in which a cluster has to answer control, or its fail-over is possible."""
+ENDS_WITHIN = 30.0
+"""Seconds of attempts in one call. Control goes on behind it."""
 HOLD_WITHIN = 10.0
 """Seconds that gateways get for their hold: requests to a dead cluster have no answer, and end by their time-outs."""
 NO_ROUTER = "no router has begun the copy; start a router, or see to the routers' connections with control"
@@ -146,13 +150,21 @@ class StandbyDecisions:
     async def fail_over(self, name: str, target: str, caller: Caller, answer: Answer) -> standbys.Standby:
         """Leads the topics of a dead cluster to their copies."""
         view = await self._journal.first_time(caller)
-        event = failing_over(view.standbys, name, target)
-        await self._refuse_alive(named(view.standbys, name).spec.source_cluster)
-        await self._note_ends(name, caller, begun=event)
-        await self._carry_out(name, caller)
-        after = self.shown(named(self._journal.view.standbys, name))
-        answer(after)
-        return after
+        standby = named(view.standbys, name)
+        if standby.state != FAILING_OVER or target != standby.spec.target_cluster:
+            event = failing_over(view.standbys, name, target)
+            await self._refuse_alive(standby.spec.source_cluster)
+            await self._note_ends(name, caller, begun=event)
+        latest = time.monotonic() + ENDS_WITHIN
+        while True:
+            try:
+                await self._carry_out(name, caller, answer)
+                return self.shown(named(self._journal.view.standbys, name))
+            except (Conflict, Unavailable, Unfollowed) as error:
+                if time.monotonic() > latest:
+                    raise
+                log.info("control tries a fail-over again", standby=name, reason=str(error))
+                await asyncio.sleep(LOOK_EVERY)
 
     async def plan(self, name: str, target: str) -> standbys.Standby:
         """The standby as a fail-over would begin with it now. Changes nothing."""
@@ -181,7 +193,7 @@ class StandbyDecisions:
             for each in progress.partitions
         )
         if progress.HasField("tail_ms"):
-            topic.lag_ms = progress.tail_ms
+            topic.lag.FromMilliseconds(progress.tail_ms)
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
@@ -273,7 +285,8 @@ class StandbyDecisions:
         notes = [events.StandbyTopicsSet(name=name, topics=some) for some in _in_events(known)]
         await self._append_all(name, [begun, *notes], caller, lambda _: None)
 
-    async def _carry_out(self, name: str, caller: Caller) -> None:
+    async def _carry_out(self, name: str, caller: Caller, answer: Answer = lambda _: None) -> None:
+        step = replace(caller, request_id="", digest=b"")
         async with self._failing_over:
             standby = named(self._journal.view.standbys, name)
             if standby.state != FAILING_OVER:
@@ -293,9 +306,9 @@ class StandbyDecisions:
 
             held = events.FailOverHeld(name=name, source_cluster=standby.spec.source_cluster)
             wishes = ChangeWishes(accept_skip=True, allow_unreachable=True)
-            cut = _FailOverCut(lambda: self._append(name, held, caller))
-            await self._rules.change(command, wishes, caller, lambda _: None, cut=cut)
-            await self._append(name, events.FailOverEnded(name=name), Caller(CONTROL))
+            cut = _FailOverCut(lambda: self._append(name, held, step))
+            await self._rules.change(command, wishes, step, lambda _: None, cut=cut)
+            await self._append(name, events.FailOverEnded(name=name), caller, lambda each: answer(self.shown(each)))
             log.warning("a cluster has failed over", standby=name, target=standby.spec.target_cluster)
 
     async def _fenced(self, target: Brokers, topic: standbys.StandbyTopic) -> standbys.StandbyTopic:
@@ -344,7 +357,7 @@ class StandbyDecisions:
         copied = [each for each in shown.topics if not each.left]
         topics_gauge.labels(cluster).set(len(copied))
         lag_gauge.labels(cluster).set(sum(each.lag_records for each in copied))
-        seconds_gauge.labels(cluster).set(max((each.lag_ms / 1000 for each in copied), default=0))
+        seconds_gauge.labels(cluster).set(max((each.lag.ToMilliseconds() / 1000 for each in copied), default=0))
         standing_gauge.labels(cluster).set(sum(bool(each.problem) for each in copied))
 
     async def _append(self, name: str, event: StandbyEvent, caller: Caller, answer: Answer = lambda _: None) -> None:

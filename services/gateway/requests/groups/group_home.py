@@ -11,7 +11,8 @@ Members of the newer kinds (KIP-848, share, streams) get their partitions from t
 of its own cluster alone. For them 4 comes before 3: an empty group goes to the cluster of its topics. The gateway
 asks the brokers about 2 and 3. The gateway remembers a group with members for a while, and looks up any other group
 each time. So two gateways that have begun the same group on two clusters notice within seconds. A cluster that does
-not answer is skipped, and members of a group that is still on its last home wait `SOON_S` for it. For a cluster that is
+not answer is skipped, and members of a group that is still on its last home wait `SOON_S` for it. A cluster that has
+failed over is a last home no more: its groups go on at the cluster of their topics. For a cluster that is
 about to know (its coordinator moves or loads) the client has to wait: members sent elsewhere meanwhile would be a
 second group.
 
@@ -156,7 +157,8 @@ def find_home(
     near = sole_owner(subscription, mesh)
     homes = mesh.memory.group_homes
     last, remembered = homes.get_also_old(group_id), homes.get(group_id, mesh.now)
-    if remembered in clusters and not (near_topics and near not in (None, remembered)):
+    is_given_up = remembered is not None and mesh.memory.seams.is_given_up(remembered, mesh.now)
+    if remembered in clusters and not is_given_up and not (near_topics and near not in (None, remembered)):
         return remembered
     homes.drop(group_id)
     asked = [question.internal for kind in KINDS for question in questions(kind, group_id, mesh)]
