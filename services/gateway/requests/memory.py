@@ -38,8 +38,8 @@ from services.gateway.requests.records.producer_memory import (
     Seams,
 )
 from services.gateway.requests.records.stitched import Part
-from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.rehearsing.topics import Produced, Rehearsed
+from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.sight import Sight
 from services.gateway.requests.transactions.state import PRODUCER_SECONDS, PRODUCERS_REMEMBERED, Producer

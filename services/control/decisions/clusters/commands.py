@@ -211,6 +211,84 @@ class ClusterDecisions:
             view = self._journal.view if validate_only else await self._journal.first_time(caller)
             event = self.clusters.remove(name, view.users_of(name), topics_on(view.state.effective, name))
             expect_revision(name, expected_revision, view.cluster_revisions[name])
+            merged = self.clusters.merged(name, spec, paths)
+            sighting = await self._look(merged, allow_unreachable)
+            event = self.clusters.update(merged, sighting)
+            if not validate_only:
+                await self._append(name, event, caller, view, answer)
+            return event
+
+        return await (decide() if validate_only else self._turns.take(decide()))
+
+    async def set_identity(
+        self, request: admin.SetClusterIdentityRequest, name: str, caller: Caller, answer: AnswerCluster
+    ) -> events.ClusterUpdated | None:
+        """The appended event, or the event that would follow with `validate_only`; None when nothing changes."""
+
+        async def decide() -> events.ClusterUpdated | None:
+            view = self._journal.view if request.validate_only else await self._journal.first_time(caller)
+            known = self.clusters.get(name)
+            expect_revision(name, request.expected_revision, view.cluster_revisions[name])
+            wanted = await self._identity(request, name)
+            event = set_identity(known, wanted, self._secret_places.check)
+            if event is not None and event.cluster.HasField("identity"):
+                self._check_understood(event.cluster.identity.mode)
+            if not request.validate_only:
+                await self._append(name, event, caller, view, answer)
+            return event
+
+        return await (decide() if request.validate_only else self._turns.take(decide()))
+
+    async def _identity(self, request: admin.SetClusterIdentityRequest, name: str) -> routing.UpstreamIdentity:
+        """The wanted identity: given, or as it was."""
+        match request.WhichOneof("to"):
+            case "identity":
+                return request.identity
+            case "as_of_revision":
+                revision, view = request.as_of_revision, self._journal.view
+                if not 1 <= revision <= view.position:
+                    text = f"{revision} is no revision so far: the log has the positions 1 to {view.position}"
+                    raise InvalidField("as_of_revision", text)
+                then = (await self._journal.view_at(revision)).state.effective.clusters.get(name)
+                if then is None:
+                    raise InvalidField("as_of_revision", f"cluster {name!r} was not registered at revision {revision}")
+                if then.identity is not None:
+                    return identity_to_proto(then.identity)
+                return routing.UpstreamIdentity(mode=routing.IDENTITY_MODE_MESH)
+        raise InvalidField("to", "say what to set: one of identity and as_of_revision")
+
+    def _check_understood(self, mode: routing.IdentityMode.ValueType) -> None:
+        """Members of older releases pass over the identity, or refuse a table with a mode that they do not know."""
+        exchanges = mode == routing.IDENTITY_MODE_EXCHANGE
+        for kind, name, version in self._too_old(
+            TABLE_FORMAT_OF_EXCHANGED_TOKENS if exchanges else TABLE_FORMAT_OF_IDENTITIES
+        ):
+            text = (
+                f"{kind} {name!r} is of release {version or 'unknown'}, which does not know this identity of clients: "
+                "they would reach the cluster as the mesh, or not at all. Upgrade it, or stop it, then retry"
+            )
+            if kind == "router":
+                raise NotAllowed("ROUTER_TOO_OLD", f"members/{name}", text)
+            raise NotAllowed("GATEWAY_TOO_OLD", f"members/{name}", text)
+
+    async def remove(
+        self,
+        name: str,
+        caller: Caller,
+        *,
+        expected_revision: int,
+        validate_only: bool,
+        answer: Callable[[int], StoredAnswer | None],
+    ) -> int:
+        """Position of the event; 0 with `validate_only`."""
+
+        async def decide() -> int:
+            view = self._journal.view if validate_only else await self._journal.first_time(caller)
+            table = view.state.effective
+            event = self.clusters.remove(
+                name, view.users_of(name), topics_on(table, name), rehearsed=is_rehearsed(table, name)
+            )
+            expect_revision(name, expected_revision, view.cluster_revisions[name])
             if validate_only:
                 return 0
             new = await self._journal.append(
