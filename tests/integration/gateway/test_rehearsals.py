@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from mesh.rehearsals.words import candidate_topic
 from mesh.rpc import rehearsals
+from services.gateway.downstream import rehearsing
 from services.gateway.requests.rehearsing.produces import WHOLE, is_in_share
+from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
@@ -106,7 +114,7 @@ def test_the_candidate_gets_each_record_once_with_the_same_value(house: House, c
     house.produce(30, **config)
     figures = house.settled()
     assert {name: (each.produces, each.stored) for name, each in figures.items()} == {"c1": (30, 30), "c2": (30, 30)}
-    assert sorted(house.copies()) == sorted(read_all(house.c1.bootstrap, house.apples))
+    assert sorted(house.copies()) == sorted(f"{number}" + "x" * 200 for number in range(30))
     assert all(sum(each.latencies.values()) == 30 and each.longest_ms > 0 for each in figures.values())
 
 
@@ -138,3 +146,62 @@ def test_a_rehearsal_ends_by_its_time_and_by_its_rate(house: House) -> None:
     house.rehearse(seconds=0)
     house.produce(5)
     assert house.settled() == {}
+
+
+def test_clients_feel_nothing_of_a_candidate_that_is_frozen_and_memory_has_a_bound(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rehearsing, "MOST_BYTES", 5_000)
+    house.produce(30)
+    without = max(house.produce(100))
+    house.rehearse()
+    house.produce(30)
+    house.settled()
+    with house.c2.frozen():
+        took = house.produce(100, "frozen")
+        figures = house.figures()
+        assert 0 < house.gateway.gateway.mesh.rehearsing.bytes <= 5_000
+    assert max(took) < without + 1
+    assert figures["c1"].stored == 130
+    assert figures["c2"].dropped[rehearsing.FULL] > 50
+    figures = house.settled()
+    ends = figures["c2"].stored + sum(figures["c2"].errors.values()) + sum(figures["c2"].dropped.values())
+    assert ends == 130
+
+
+def test_clients_feel_nothing_of_a_candidate_that_is_killed_or_refuses(house: House) -> None:
+    house.rehearse()
+    small = AdminClient({"bootstrap.servers": house.c2.bootstrap})
+    setting = ConfigEntry("max.message.bytes", "100", incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ConfigResource.Type.TOPIC, candidate_topic(house.apples), incremental_configs=[setting])
+    [changed] = small.incremental_alter_configs([topic]).values()
+    changed.result(30)
+    house.produce(30)
+    figures = house.settled()
+    assert (figures["c1"].stored, figures["c2"].stored, dict(figures["c2"].errors)) == (
+        30,
+        0,
+        {"MESSAGE_TOO_LARGE": 30},
+    )
+    house.c2.kill()
+    try:
+        took = house.produce(60)
+        figures = house.settled()
+    finally:
+        house.c2.start()
+    assert max(took) < 2
+    lost = figures["c2"].errors[rehearsing.NO_ANSWER] + figures["c2"].dropped[rehearsing.AWAY]
+    assert (figures["c1"].stored, lost) == (90, 60)
+
+
+async def test_batches_of_java_come_too(house: House) -> None:
+    house.rehearse()
+    await ConsoleTools(house.gateway.address).run(
+        Tool.PRODUCER_PERF_TEST, "--topic", house.apples, "--num-records", "500", "--record-size", "100",
+        "--throughput", "-1", "--command-property", "compression.type=lz4",
+    )  # fmt: skip
+    figures = house.settled()
+    assert figures["c2"].stored == figures["c1"].stored > 0
+    written = read_all(house.c1.bootstrap, house.apples)
+    assert len(written) == 500
+    assert sorted(house.copies()) == sorted(written)
