@@ -60,9 +60,7 @@ class Duration(click.ParamType):
 @click.argument("cluster", metavar="CLUSTER", shell_complete=cluster_names)
 @click.option("--topics", multiple=True, metavar="NAME|GLOB", help="Topics, or a pattern of * and ?; again for more.")
 @click.option("--share", type=Share(), metavar="PERCENT", help="The share of their batches that CLUSTER gets; 10%.")
-@click.option(
-    "--for", "seconds", type=Duration(), metavar="TIME", help="It ends by itself after so long; 1h."
-)
+@click.option("--for", "seconds", type=Duration(), metavar="TIME", help="It ends by itself after so long; 1h.")
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),

@@ -3,8 +3,8 @@
 Theory of operation
 1. `take` gets produces that the present cluster has answered. It copies the batches that this cluster has stored. They
    leave in the next turn of the event loop, when the client has its answer.
-2. No client ever waits for a candidate. Copies of at most `MOST_BYTES` are on their way, and rehearsals have a rate. The
-   gateway drops and counts copies that find no room.
+2. No client ever waits for a candidate. At most `MOST_BYTES` of copies are on their way, and rehearsals have a rate.
+   The gateway drops and counts copies that find no room.
 3. Both clusters are measured from the same moment: from the request's way to its connection to its answer. So that no
    batch waits behind those of other clients, a client's batches have one of `LANES` sets of connections.
 4. Batches go without producer and transaction, which the candidate does not know. Nothing is sent again.

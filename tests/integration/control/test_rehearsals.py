@@ -79,7 +79,8 @@ async def test_the_topic_is_made_like_the_one_that_is_rehearsed_and_deleted_at_t
     assert begun.state == rehearsals.REHEARSAL_STATE_RUNNING
     assert apples.there() == 3
     resource = ConfigResource(ConfigResource.Type.TOPIC, candidate_topic(apples.topic))
-    [future] = AdminClient({"bootstrap.servers": apples.c2}).describe_configs([resource]).values()
+    kafka = AdminClient({"bootstrap.servers": apples.c2})
+    [future] = kafka.describe_configs([resource]).values()
     settings = {name: entry.value for name, entry in future.result(CALL).items()}
     wanted = {"max.message.bytes": "123456", "cleanup.policy": "delete", "retention.ms": "3600000"}
     assert {name: settings[name] for name in wanted} == wanted
@@ -104,7 +105,8 @@ async def test_what_can_not_be_rehearsed_is_refused(apples: Apples, unique_name:
     await refused(apples.start(cluster_name="c9"), BAD, "cluster 'c9' is not registered")
     create_topic(apples.c2, candidate_topic(apples.topic), 1)
     await refused(apples.start(), STATE, "already: delete it there")
-    [gone] = AdminClient({"bootstrap.servers": apples.c2}).delete_topics([candidate_topic(apples.topic)]).values()
+    kafka = AdminClient({"bootstrap.servers": apples.c2})
+    [gone] = kafka.delete_topics([candidate_topic(apples.topic)]).values()
     gone.result(CALL)
     await until(lambda: apples.there() is None, "the topic is gone")
     assert not apples.open()

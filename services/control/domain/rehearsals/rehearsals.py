@@ -86,9 +86,7 @@ def chosen(request: rehearsals.StartRehearsalRequest, table: RoutingTable, known
     for place, wanted in enumerate(request.topics):
         names = [name for name in known if fnmatchcase(name, wanted) and not is_own_topic(name)]
         if not names:
-            raise InvalidField(
-                f"topics[{place}]", f"rules lead to no topic {wanted[:LONGEST_NAME]!r} on a cluster"
-            )
+            raise InvalidField(f"topics[{place}]", f"rules lead to no topic {wanted[:LONGEST_NAME]!r} on a cluster")
         there = [name for name in names if known[name] == request.cluster_name]
         if there and wanted in there:
             raise NotAllowed(
