@@ -50,7 +50,7 @@ from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import Connections, UnreachableError
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at the rehearsals."""
+"""Seconds between two checks of the rehearsals."""
 LAST_COPIES_S = 5.0
 """Seconds from the end to the deletion: gateways hear of the end meanwhile, and candidates answer."""
 AGAIN_S = 10.0

@@ -1,4 +1,4 @@
-"""What a rehearsal says about one topic, and an answered produce in its share."""
+"""A topic of a running rehearsal, and an answered produce in its share."""
 
 from dataclasses import dataclass
 
