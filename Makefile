@@ -63,6 +63,7 @@ stubs: $(VENV)/.ready ## the gRPC stubs, from proto/ into mesh/rpc; the compiled
 
 contract: stubs ## for a release: keep its contract in proto/released, to compare later ones with
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=proto --include_imports \
+		--proto_path=$$($(BIN)/python -c 'import hatch_build; print(hatch_build.googleapis())') \
 		--descriptor_set_out=proto/released/$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])').binpb \
 		proto/mesh/v1/*.proto
 

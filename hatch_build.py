@@ -78,7 +78,7 @@ def _run_protoc(include: Path, protos: list[Path], out: Path) -> None:
         "protoc",
         f"--proto_path={include}",
         f"--proto_path={Path(protoc.__file__).parent / '_proto'}",
-        f"--proto_path={_googleapis()}",
+        f"--proto_path={googleapis()}",
         f"--plugin=protoc-gen-mypy={_plugin('protoc-gen-mypy')}",
         f"--plugin=protoc-gen-mypy_grpc={_plugin('protoc-gen-mypy_grpc')}",
         f"--python_out={out}",
@@ -91,9 +91,9 @@ def _run_protoc(include: Path, protos: list[Path], out: Path) -> None:
         raise SystemExit("protoc refused a file of proto/: its messages are above")
 
 
-def _googleapis() -> Path:
-    """Where google/rpc/*.proto lie: googleapis-common-protos ships them beside its modules."""
-    spec = find_spec("google.rpc")
+def googleapis() -> Path:
+    """The folder that holds google/api/*.proto: googleapis-common-protos ships them beside its modules."""
+    spec = find_spec("google.api")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("googleapis-common-protos is not installed: install locks/build.txt first")
     return Path(next(iter(spec.submodule_search_locations))).parent.parent

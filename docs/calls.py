@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from google.api import field_behavior_pb2
 from google.protobuf.descriptor import (
     Descriptor,
     EnumDescriptor,
@@ -97,7 +98,7 @@ def _reached(contract: Iterable[ServiceDescriptor]) -> tuple[list[Descriptor], l
 
 
 def _message(message: Descriptor) -> str:
-    rows = [(f"`{field.name}`", _type(field), _said(field)) for field in message.fields]
+    rows = [(f"`{field.name}`", _type(field), _said_of_field(field)) for field in message.fields]
     return _entry(message, table(("field", "type", "meaning"), rows) if rows else "No fields.")
 
 
@@ -134,6 +135,12 @@ def _short(described: Descriptor | EnumDescriptor) -> str:
 
 def _said(described: Described) -> str:
     return comments().get(described.full_name, "")
+
+
+def _said_of_field(field: FieldDescriptor) -> str:
+    behaviours = field.GetOptions().Extensions[field_behavior_pb2.field_behavior]
+    words = (field_behavior_pb2.FieldBehavior.Name(each).replace("_", " ").capitalize() for each in behaviours)
+    return " ".join(part for part in (_said(field), *(f"{word}." for word in words)) if part)
 
 
 def _operations(document: Path) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
+from hatch_build import googleapis
+
 PROTO = Path(__file__).parent.parent / "proto"
 
 
@@ -25,7 +27,12 @@ def _files() -> list[FileDescriptorProto]:
         compiled = Path(folder) / "contract.binpb"
         well_known = resources.files("grpc_tools") / "_proto"
         sources = [str(each) for each in sorted((PROTO / "mesh" / "v1").glob("*.proto"))]
-        options = [f"--proto_path={PROTO}", f"--proto_path={well_known}", "--include_source_info"]
+        options = [
+            f"--proto_path={PROTO}",
+            f"--proto_path={well_known}",
+            f"--proto_path={googleapis()}",
+            "--include_source_info",
+        ]
         if protoc.main(["protoc", *options, f"--descriptor_set_out={compiled}", *sources]) != 0:
             raise ValueError(f"protoc refuses the files in {PROTO}; its reasons stand above")
         return list(FileDescriptorSet.FromString(compiled.read_bytes()).file)

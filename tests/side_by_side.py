@@ -46,7 +46,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        return self.folders[0].replace("/", "-")
+        return self.folders[0].removesuffix(".py").replace("/", "-")
 
     def has(self, file: Path) -> bool:
         """Whether the run has the tests of this file."""
@@ -74,7 +74,25 @@ class Stage:
 STAGES = {
     "test": Stage(
         (
-            Part(("integration/control",), 800),
+            Part(("integration/control",), 600),
+            Part(
+                (
+                    "integration/control/test_moves_with_data.py",
+                    "integration/control/test_stitched_moves.py",
+                    "integration/control/test_positions_of_moves.py",
+                    "integration/control/test_producers_at_cut.py",
+                    "integration/control/test_drains.py",
+                    "integration/control/test_copies.py",
+                    "integration/control/test_replays.py",
+                    "integration/control/test_replays_of_groups.py",
+                    "integration/control/test_replays_of_sidecars.py",
+                    "integration/control/test_rollout.py",
+                    "integration/control/test_canaries.py",
+                    "integration/control/test_canary_on_gateways.py",
+                    "integration/control/test_switch_under_trouble.py",
+                ),
+                450,
+            ),
             Part(("integration/sidecar", "integration/contract"), 730),
             Part(("integration/router",), 700),
             Part(("integration/gateway",), 600),

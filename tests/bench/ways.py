@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,8 @@ import psutil
 
 from local.readiness import HttpReady, KafkaReady, TcpReady
 from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
-from services.gateway.downstream import last_table
 from tests.bench.middles import ROOT, cpu_s, running
+from tests.bench.one_table import router_of
 from tests.bench.wire.programs import Programs
 from tests.clients import maven
 from tests.fixtures.ports import free_block
@@ -63,7 +63,7 @@ def relay(programs: Programs, port: int, target: int, folder: Path) -> Iterator[
 
 @contextmanager
 def gateway(broker: str, topics: str, folder: Path) -> Iterator[Way]:
-    """The gateway by itself, with a table on disk that sends topics with this prefix to the broker."""
+    """The gateway by itself, with a table that sends topics with this prefix to the broker."""
     with gateway_of(_table(broker, topics), folder) as way:
         yield way
 
@@ -76,16 +76,20 @@ def gateway_of(
     environment: Mapping[str, str] | None = None,
     sources: Path = ROOT,
 ) -> Iterator[Way]:
-    """The gateway by itself, with this table on disk, and these settings beside the usual ones."""
-    state = folder / "gateway"
-    last_table.save(state, table)
+    """The gateway by itself, with this table from a router, and these settings beside the usual ones."""
     port = free_block(2)
-    listens = {"LISTEN": f"127.0.0.1:{port}", "METRICS_LISTEN": f"127.0.0.1:{port + 1}", "STATE_DIR": str(state)}
-    settings = {f"KAFKA_MESH_GATEWAY_{key}": value for key, value in {**listens, **(environment or {})}.items()}
     ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
-    settings["PYTHONPATH"] = f"{sources}{os.pathsep}{ROOT}"
     command = [sys.executable, "-m", "services.gateway"]
-    with running(command, folder / "gateway.log", ready, settings, sources) as process:
+    with ExitStack() as stack:
+        usual = {
+            "LISTEN": f"127.0.0.1:{port}",
+            "METRICS_LISTEN": f"127.0.0.1:{port + 1}",
+            "STATE_DIR": str(folder / "gateway"),
+            "ROUTER_ADDRESSES": stack.enter_context(router_of(table)),
+        }
+        settings = {f"KAFKA_MESH_GATEWAY_{key}": value for key, value in {**usual, **(environment or {})}.items()}
+        settings["PYTHONPATH"] = f"{sources}{os.pathsep}{ROOT}"
+        process = stack.enter_context(running(command, folder / "gateway.log", ready, settings, sources))
         yield Way(name, f"127.0.0.1:{port}", process)
 
 

@@ -65,8 +65,6 @@ class AccessService(grants_grpc.AccessServiceServicer):
 
     async def ExplainAccess(self, request: grants.ExplainAccessRequest, context: Any) -> grants.ExplainAccessResponse:
         self._journal.require_loaded()
-        if not request.principal:
-            raise InvalidField("principal", "is empty; say whose call is to be explained")
         if request.certificate_role not in (access.ROLE_UNSPECIFIED, *PEOPLE):
             raise InvalidField(
                 "certificate_role", "is a role of members, about which no grant decides; name viewer, operator or admin"

@@ -31,6 +31,7 @@ from services.control.api.access_gate import AccessGate
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event
 from services.control.api.bounds import LONGEST, check_bounds
 from services.control.api.freeze_gate import FreezeGate
+from services.control.api.required import check_required
 from services.control.decisions.answers import ReplayedFailure, as_rpc_error, replayed, stored_response
 from services.control.domain.errors import InvalidField, Refusal
 from services.control.store.audit import AuditTrail
@@ -228,6 +229,8 @@ class Calls(grpc.aio.ServerInterceptor):
                 await self._introduced(method, request, context)
                 is_known = True
                 admissible = self._admitted(method, request)
+                if isinstance(request, Message):
+                    check_required(request)
                 async for message in behaviour(admissible, context):
                     self._check_still(method, request)
                     yield message
@@ -284,6 +287,7 @@ class Calls(grpc.aio.ServerInterceptor):
             async with asyncio.timeout(CALL_TIMEOUT):
                 self._admitted(method, request)
                 check_bounds(request)
+                check_required(request)
                 await self._freeze.admit(method, request)
                 response = await self._approvals.made(method, behaviour, request, context)
         except Exception as error:

@@ -76,12 +76,10 @@ def _edit(request: Message) -> Edit:
 
 
 def _create(request: admin.CreateRuleRequest) -> Edit:
-    shapes.spec_of(request, "rule")
     return Create(rule_from_proto(request.rule), shapes.place(request.place) or Place.LAST)
 
 
 def _update(request: admin.UpdateRuleRequest) -> Edit:
-    shapes.spec_of(request, "rule")
     paths = request.update_mask.paths
     for path in paths:
         if path not in (*MASK, "*"):

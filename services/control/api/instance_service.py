@@ -46,7 +46,6 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         self, request: instances.RegisterInstanceRequest, context: Any
     ) -> events.ConsumerInstance:
         self._journal.require_loaded()
-        shapes.spec_of(request, "instance")
         return await self._decisions.register(request.instance, caller(request))
 
     async def RemoveInstance(

@@ -44,7 +44,6 @@ class TopicMoveCertificateService(move_certificates_grpc.TopicMoveCertificateSer
         self, request: move_certificates.VerifySignedTopicMoveRequest, context: Any
     ) -> move_certificates.VerifiedTopicMove:
         self._journal.require_loaded()
-        shapes.spec_of(request, "signed")
         signed = request.signed
         try:
             self._keys.signatures(CONTROL).check(WORD, signed.move, signed.signature)

@@ -7,7 +7,7 @@ from typing import Any
 from mesh.rpc import pipelines, pipelines_grpc
 from services.control.decisions.members.pipelines import Pipelines
 from services.control.decisions.sidecars.sidecars import Sidecars
-from services.control.domain.errors import Conflict, InvalidField
+from services.control.domain.errors import Conflict
 from services.control.domain.sidecars.commands import PIPELINES
 from services.control.domain.sidecars.incarnations import incarnation_of
 from services.control.store.journal import Journal
@@ -23,8 +23,6 @@ class PipelineService(pipelines_grpc.PipelineServiceServicer):
         self._told = Pipelines(sidecars.is_alive)
 
     async def ReportJobs(self, request: pipelines.ReportJobsRequest, context: Any) -> pipelines.ReportJobsResponse:
-        if not request.pipeline:
-            raise InvalidField("pipeline", "is required")
         self._journal.require_leading()
         name = f"{PIPELINES}{request.pipeline.removeprefix(PIPELINES)}"
         if not self._sidecars.hear(name, incarnation_of(request.incarnation)):

@@ -51,7 +51,6 @@ class RecordRuleService(record_rules_grpc.RecordRuleServiceServicer):
     async def CreateRecordRule(
         self, request: record_rules.CreateRecordRuleRequest, context: Any
     ) -> record_rules.RecordRule:
-        shapes.spec_of(request, "record_rule")
         if request.options.expected_revision:
             raise InvalidField("options.expected_revision", "a rule that is to be created has none; leave it out")
         spec = request.record_rule
@@ -60,7 +59,6 @@ class RecordRuleService(record_rules_grpc.RecordRuleServiceServicer):
     async def UpdateRecordRule(
         self, request: record_rules.UpdateRecordRuleRequest, context: Any
     ) -> record_rules.RecordRule:
-        shapes.spec_of(request, "record_rule")
         rule_id = shapes.id_of(shapes.RECORD_RULES, request.name)
         return await self._rule(request, rule_id, lambda rules: rules.update(rule_id, request.record_rule))
 

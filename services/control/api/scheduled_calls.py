@@ -10,6 +10,7 @@ from mesh.rpc import admin, events
 from services.control.api.access_gate import AccessGate
 from services.control.api.auditing import Introduction
 from services.control.api.calls import Calls
+from services.control.api.required import check_required
 from services.control.api.rule_service import RuleService
 from services.control.domain.access.grants import stream_of
 from services.control.domain.change_control.schedules import request_id_of
@@ -26,6 +27,7 @@ class ScheduledCalls:
 
     async def check(self, command: Message) -> None:
         """Checks a command in the call that schedules it."""
+        check_required(command, "command.")
         wanted = _copy(command)
         wanted.options.validate_only = True
         await self._method(command)(wanted, None)

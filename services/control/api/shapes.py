@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC
-from typing import Any
 
 from mesh.record_rules import RecordRule
 from mesh.routing import MAX_NAME, ForwardingRule
@@ -180,9 +179,3 @@ def check_topic(name: str, field: str = "topic") -> None:
         raise InvalidField(field, f"needs 1 to {MAX_NAME} characters, got {len(name)}")
     if not TOPIC_CHARACTERS.fullmatch(name):
         raise InvalidField(field, f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
-
-
-def spec_of(request: Any, field: str) -> None:
-    """Refuses a request without its main part."""
-    if not request.HasField(field):
-        raise InvalidField(field, "is required")

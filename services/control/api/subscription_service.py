@@ -33,7 +33,6 @@ class SubscriptionService(subscriptions_grpc.SubscriptionServiceServicer):
     async def DeclareSubscription(
         self, request: subscriptions.DeclareSubscriptionRequest, context: Any
     ) -> subscriptions.DeclareSubscriptionResponse:
-        shapes.spec_of(request, "subscription")
         return await self._decide(subscriptions.DeclareSubscriptionResponse, request, self._decisions.declare)
 
     async def WithdrawSubscription(

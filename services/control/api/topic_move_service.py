@@ -27,7 +27,6 @@ class TopicMoveService(topic_moves_grpc.TopicMoveServiceServicer):
         self, request: topic_moves.StartTopicMoveRequest, context: Any
     ) -> topic_moves.MoveWithRecords:
         self._journal.require_loaded()
-        shapes.spec_of(request, "spec")
         who = caller(request, request.request_id, request.reason)
         starting = self._decisions.start(request.spec, who, lambda move: stored_response(who, move))
         return await once(topic_moves.MoveWithRecords, starting)
