@@ -15,7 +15,7 @@ from mesh.wording import word
 from meshctl.completions import cluster_names
 from meshctl.moments import moment_of
 from meshctl.output import moment, print_json, print_table
-from meshctl.session import Session, pass_session
+from meshctl.session import Command, Session, pass_session
 
 MEGABYTE = 1_000_000
 WHOLE = 10_000
@@ -56,7 +56,7 @@ class Duration(click.ParamType):
             self.fail(f"{value!r} is no time: write it like 30m, 1h or 2d", param, ctx)
 
 
-@click.command("rehearse")
+@click.command("rehearse", cls=Command)
 @click.argument("cluster", metavar="CLUSTER", shell_complete=cluster_names)
 @click.option("--topics", multiple=True, metavar="NAME|GLOB", help="Topics, or a pattern of * and ?; again for more.")
 @click.option("--share", type=Share(), metavar="PERCENT", help="The share of their batches that CLUSTER gets; 10%.")
