@@ -32,6 +32,10 @@ def quantile_ms(latencies: Mapping[int, int], part: float, longest_ms: float) ->
     return 0.0
 
 
+def longest_ms(of: rehearsals.RehearsalFigures) -> float:
+    return of.longest.ToMicroseconds() / 1000
+
+
 def added(figures: Iterable[rehearsals.RehearsalFigures], *, by_topic: bool) -> list[rehearsals.RehearsalFigures]:
     """The figures of each cluster, added up over gateways, and over topics unless `by_topic`."""
     found: dict[tuple[str, str], rehearsals.RehearsalFigures] = {}
@@ -42,7 +46,8 @@ def added(figures: Iterable[rehearsals.RehearsalFigures], *, by_topic: bool) -> 
         into.produces += each.produces
         into.stored += each.stored
         into.bytes += each.bytes
-        into.longest_ms = max(into.longest_ms, each.longest_ms)
+        if each.longest.ToMicroseconds() > into.longest.ToMicroseconds():
+            into.longest.CopyFrom(each.longest)
         for name, answers in each.errors.items():
             into.errors[name] += answers
         for name, dropped in each.dropped.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mesh.rehearsals.figures import added, quantile_ms
+from mesh.rehearsals.figures import added, longest_ms, quantile_ms
 from mesh.rpc import rehearsals
 
 PREFIX: Final = "mesh.rehearsal."
@@ -42,4 +42,4 @@ def change_text(of: rehearsals.RehearsalChange) -> str:
 
 
 def _p99(of: rehearsals.RehearsalFigures) -> str:
-    return f"{quantile_ms(of.latencies, 0.99, of.longest_ms):.3g} ms"
+    return f"{quantile_ms(of.latencies, 0.99, longest_ms(of)):.3g} ms"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
-from mesh.rehearsals.figures import added, quantile_ms
+from mesh.rehearsals.figures import added, longest_ms, quantile_ms
 from mesh.rehearsals.words import verdict
 from mesh.rpc import rehearsals as rehearsals_pb
 from mesh.wording import word
@@ -147,9 +147,9 @@ def _show(found: rehearsals_pb.Rehearsal) -> None:
 
 
 def _row(of: rehearsals_pb.RehearsalFigures) -> tuple[object, ...]:
-    times = [f"{quantile_ms(of.latencies, part, of.longest_ms):.3g}" for part in (0.5, 0.95, 0.99)]
+    times = [f"{quantile_ms(of.latencies, part, longest_ms(of)):.3g}" for part in (0.5, 0.95, 0.99)]
     return (
-        of.topic, of.cluster_name, of.produces, of.stored, _counts(of.errors), *times, f"{of.longest_ms:.3g}",
+        of.topic, of.cluster_name, of.produces, of.stored, _counts(of.errors), *times, f"{longest_ms(of):.3g}",
         f"{of.bytes / MEGABYTE:.1f}", _counts(of.dropped),
     )  # fmt: skip
 

@@ -57,7 +57,7 @@ async def test_a_cluster_is_rehearsed_under_load_and_then_the_topic_moves_there(
         plan = await asyncio.to_thread(rehearsed, mesh, "--topics", topic, "--share", "100%", "--dry-run")
         assert [each["topic"] for each in plan["topics"]] == [topic]
         await asyncio.to_thread(rehearsed, mesh, "--topics", topic, "--share", "100%", "--for", "10m")
-        assert candidate_topic(topic) in topics_of(mesh.endpoints["c2"])
+        assert candidate_topic(topic) in topics_of(mesh.cluster("c2"))
         await asyncio.to_thread(
             wait_until, lambda: stored(rehearsed(mesh), "c2") > 100 and stored(rehearsed(mesh), "c1") > 100,
             "figures of both clusters are there", WITHIN_S,
@@ -66,13 +66,13 @@ async def test_a_cluster_is_rehearsed_under_load_and_then_the_topic_moves_there(
         assert "c2 answered " in shown
         assert " produces, p99 " in shown
         assert "(c1: " in shown
-        copies = await Upstream("c2", mesh.endpoints["c2"]).read(candidate_topic(topic))
+        copies = await Upstream("c2", mesh.cluster("c2")).read(candidate_topic(topic))
         assert {each.value for each in copies} <= {each.value for each in await world.c1.read(topic)}
         end = await asyncio.to_thread(rehearsed, mesh, "--end")
         assert stored(end, "c2") > 100
         await asyncio.to_thread(
             wait_until,
-            lambda: candidate_topic(topic) not in topics_of(mesh.endpoints["c2"]),
+            lambda: candidate_topic(topic) not in topics_of(mesh.cluster("c2")),
             "its topic is gone",
             WITHIN_S,
         )

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from google.protobuf.duration_pb2 import Duration
+
 from mesh.rehearsals.figures import bucket_of
 from mesh.rehearsals.words import candidate_topic
 from mesh.rpc import rehearsals
@@ -88,6 +90,8 @@ class Figures:
         metrics.dropped.labels(self.cluster, self.rehearsed.topic, why).inc()
 
     def written(self) -> rehearsals.RehearsalFigures:
+        longest = Duration()
+        longest.FromMicroseconds(round(1000 * self.longest_ms))
         return rehearsals.RehearsalFigures(
             rehearsal_id=self.rehearsed.rehearsal_id,
             topic=self.rehearsed.topic,
@@ -98,7 +102,7 @@ class Figures:
             dropped=self.dropped,
             bytes=self.bytes,
             latencies=self.latencies,
-            longest_ms=self.longest_ms,
+            longest=longest,
         )
 
 

@@ -115,7 +115,7 @@ def test_the_candidate_gets_each_record_once_with_the_same_value(house: House, c
     figures = house.settled()
     assert {name: (each.produces, each.stored) for name, each in figures.items()} == {"c1": (30, 30), "c2": (30, 30)}
     assert sorted(house.copies()) == sorted(f"{number}" + "x" * 200 for number in range(30))
-    assert all(sum(each.latencies.values()) == 30 and each.longest_ms > 0 for each in figures.values())
+    assert all(sum(each.latencies.values()) == 30 and each.longest.ToMicroseconds() > 0 for each in figures.values())
 
 
 def test_a_share_has_exactly_the_batches_whose_hash_is_in_it(house: House) -> None:
