@@ -31,6 +31,7 @@ from mesh.rpc import (
     protection_grpc,
     quotas_grpc,
     record_rules_grpc,
+    rehearsals_grpc,
     replays_grpc,
     subscriptions_grpc,
     tenants_grpc,
@@ -110,6 +111,7 @@ class Connection:
         self.groups = topics_grpc.GroupServiceStub(self._channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
         self.move_certificates = move_certificates_grpc.TopicMoveCertificateServiceStub(self._channel)
+        self.rehearsals = rehearsals_grpc.RehearsalServiceStub(self._channel)
         self.drains = drains_grpc.DrainServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.clients = clients_grpc.ClientServiceStub(self._channel)

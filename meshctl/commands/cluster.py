@@ -12,6 +12,7 @@ from meshctl import wording
 from meshctl.cluster_properties import properties_of
 from meshctl.commands.cluster_drain import drain
 from meshctl.commands.cluster_identity import identity
+from meshctl.commands.cluster_rehearse import rehearse
 from meshctl.completions import cluster_names
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, count, print_json, print_table
@@ -20,7 +21,7 @@ from meshctl.session import Group, Session, pass_session
 
 @click.group(cls=Group)
 def cluster() -> None:
-    """Upstream clusters: list, register, test, drain, remove."""
+    """Upstream clusters: list, register, test, rehearse, drain, remove."""
 
 
 @cluster.command("list")
@@ -51,6 +52,7 @@ def print_clusters(found: Iterable[admin.Cluster]) -> None:
 
 cluster.add_command(identity)
 cluster.add_command(drain)
+cluster.add_command(rehearse)
 
 
 def _addresses(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
