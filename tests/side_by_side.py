@@ -79,6 +79,7 @@ STAGES = {
                 (
                     "integration/control/test_moves_with_data.py",
                     "integration/control/test_stitched_moves.py",
+                    "integration/control/test_forks.py",
                     "integration/control/test_positions_of_moves.py",
                     "integration/control/test_producers_at_cut.py",
                     "integration/control/test_drains.py",

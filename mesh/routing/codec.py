@@ -51,6 +51,8 @@ TABLE_FORMAT_OF_IDENTITIES = 4
 """The first format with clients' identities at clusters."""
 TABLE_FORMAT_OF_EXCHANGED_TOKENS = 5
 """The first format with tokens that are exchanged for those of a cluster."""
+TABLE_FORMAT_OF_FORKS = 9
+"""The first format with forks of topics: older gateways would delete records of the topics that they are from."""
 
 
 def format_needed(table: RoutingTable) -> int:
@@ -60,6 +62,9 @@ def format_needed(table: RoutingTable) -> int:
         if each.identity is not None:
             exchanges = each.identity.mode is IdentityMode.EXCHANGE
             formats.append(TABLE_FORMAT_OF_EXCHANGED_TOKENS if exchanges else TABLE_FORMAT_OF_IDENTITIES)
+    policy = table.policies.stitch_policy
+    if policy is not None and any(log.fork_of for log in policy.logs):
+        formats.append(TABLE_FORMAT_OF_FORKS)
     return max(formats, default=1 if table.conditions or table.pasts else 0)
 
 

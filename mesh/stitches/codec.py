@@ -7,11 +7,17 @@ from mesh.stitches.log import LogPart, Policy, StitchedLog
 
 
 def log_from_proto(message: stitches.StitchedLog) -> StitchedLog:
-    return StitchedLog(message.topic, tuple(map(_part_from_proto, message.parts)))
+    parts = tuple(map(_part_from_proto, message.parts))
+    return StitchedLog(message.topic, parts, message.fork_of, message.past_bytes_per_second)
 
 
 def log_to_proto(log: StitchedLog) -> stitches.StitchedLog:
-    return stitches.StitchedLog(topic=log.topic, parts=map(_part_to_proto, log.parts))
+    return stitches.StitchedLog(
+        topic=log.topic,
+        parts=map(_part_to_proto, log.parts),
+        fork_of=log.fork_of,
+        past_bytes_per_second=log.past_bytes_per_second,
+    )
 
 
 def policy_from_proto(message: stitches.StitchPolicy | None) -> Policy:
@@ -21,7 +27,7 @@ def policy_from_proto(message: stitches.StitchPolicy | None) -> Policy:
 
 def _part_from_proto(message: stitches.LogPart) -> LogPart:
     starts, shifts = (tuple(getattr(each, name) for each in message.partitions) for name in ("start", "shift"))
-    return LogPart(message.cluster_name, message.topic, message.visit, starts, shifts)
+    return LogPart(message.cluster_name, message.topic, message.visit, starts, shifts, message.is_past)
 
 
 def _part_to_proto(part: LogPart) -> stitches.LogPart:
@@ -29,4 +35,6 @@ def _part_to_proto(part: LogPart) -> stitches.LogPart:
         stitches.LogPartPartition(start=start, shift=shift)
         for start, shift in zip(part.starts, part.shifts, strict=True)
     ]
-    return stitches.LogPart(cluster_name=part.cluster, topic=part.topic, visit=part.visit, partitions=partitions)
+    return stitches.LogPart(
+        cluster_name=part.cluster, topic=part.topic, visit=part.visit, partitions=partitions, is_past=part.is_past
+    )

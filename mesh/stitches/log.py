@@ -2,6 +2,8 @@
 
 Clients see one log. The offset of a record for clients is its offset on the cluster of its part, plus the shift of the
 part. A part ends where the next part starts; the last part has no end.
+
+A fork begins with parts of another topic's log. It reads them, and writes and deletes in parts of its own only.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ class LogPart:
     """The first offset of each partition, as clients see it."""
     shifts: tuple[int, ...]
     """The offset that clients see, less the offset on the cluster; by partition."""
+    is_past: bool = False
+    """The records are those of the topic that the log is a fork of."""
 
     @property
     def stay(self) -> tuple[str, int, str]:
@@ -38,6 +42,10 @@ class StitchedLog:
 
     topic: str
     parts: tuple[LogPart, ...]
+    fork_of: str = ""
+    """The topic that the past is from; empty for a log that is no fork."""
+    past_bytes_per_second: int = 0
+    """The bound for reads of the past by each gateway process; 0: none."""
 
     def up_to(self, stay: tuple[str, int, str]) -> tuple[LogPart, ...]:
         """The parts of a topic that stays there; empty if its log is not stitched there.
@@ -60,7 +68,7 @@ class Policy:
         """By cluster the names of topics that have parts there under another name than their own; the newest counts."""
         for log in self.logs.values():
             for part in log.parts:
-                if part.topic != log.topic or part.cluster in self.names:
+                if not part.is_past and (part.topic != log.topic or part.cluster in self.names):
                     self.names.setdefault(part.cluster, {})[log.topic] = part.topic
 
     def parts(self, topic: str, stay: tuple[str, int, str]) -> tuple[LogPart, ...]:

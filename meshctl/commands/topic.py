@@ -9,6 +9,7 @@ from mesh.rpc import replays as replays_pb
 from meshctl import profiles, replays
 from meshctl.commands.replay_starting import start
 from meshctl.commands.replay_watching import follow
+from meshctl.commands.topic_fork import fork, forks
 from meshctl.commands.topic_move import move
 from meshctl.commands.topic_owner import own
 from meshctl.commands.topic_parts import parts
@@ -32,10 +33,13 @@ def topic() -> None:
       meshctl topic profile orders --last
       meshctl topic move apples --to c2
       meshctl topic parts apples
+      meshctl topic fork apples --as apples-staging --at latest --to c2
       meshctl topic own apples --owner team-x
     """
 
 
+topic.add_command(fork)
+topic.add_command(forks)
 topic.add_command(move)
 topic.add_command(own)
 topic.add_command(parts)

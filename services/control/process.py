@@ -84,6 +84,7 @@ from services.control.decisions.clusters.commands import ClusterDecisions
 from services.control.decisions.drains.commands import DrainDecisions
 from services.control.decisions.drains.surveys import Surveys
 from services.control.decisions.dry_runs.dry_runs import DryRuns
+from services.control.decisions.forks.commands import ForkDecisions
 from services.control.decisions.lineage.gathering import Gathering
 from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
@@ -98,6 +99,7 @@ from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.decisions.stitches.expiry import Expiry
+from services.control.decisions.stitches.retaining import Retaining
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.topic_moves.old_logs import OldLogs
@@ -193,9 +195,10 @@ class Control:
         self.replay_followers = self.replays.followers
         traffic = TrafficTables(database)
         record_progress = RecordProgress(lambda: journal.view.record_rules)
-        preparation = Preparation(connections, too_old_for)
+        self._retaining = Retaining(journal, connections)
+        preparation = Preparation(connections, too_old_for, self._retaining)
         self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress, preparation)
-        self._expiry = Expiry(journal, connections)
+        self._expiry = Expiry(journal, connections, self._retaining)
         self._certificates = Certificates(journal, connections)
         self._old_logs = OldLogs(journal, connections)
         past = Past(journal, database)
@@ -270,8 +273,16 @@ class Control:
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
             (move_certificates_grpc, TopicMoveCertificateService(journal, self._certificates, keys)),
             (drains_grpc, DrainService(journal, self._drains)),
+            (
+                topics_grpc,
+                TopicService(
+                    journal,
+                    connections,
+                    looking,
+                    ForkDecisions(journal, self._rules, connections, preparation, looking),
+                ),
+            ),
             (rehearsals_grpc, RehearsalService(journal, self._rehearsals)),
-            (topics_grpc, TopicService(journal, connections, looking)),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),
@@ -322,6 +333,7 @@ class Control:
             "certificates of moves": self._certificates.run,
             "old logs of moves": self._old_logs.run,
             "expiry of parts": self._expiry.run,
+            "retention of stitched logs": self._retaining.run,
             "rehearsals of clusters": self._rehearsals.run,
         }.items():
             self._parts.keep(name, run)

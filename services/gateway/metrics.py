@@ -325,7 +325,7 @@ held_answers = Counter(
 )
 stitched_requests = Counter(
     "kafka_mesh_gateway_stitched_requests",
-    "Fetch and Produce requests about stitched logs, by the part that they go to: old, present. Some count for both.",
+    "Fetch and Produce requests about stitched logs, by their part: old, present, past (of a fork). Some count twice.",
     ["part"],
 )
 longest_held_seconds = Gauge(

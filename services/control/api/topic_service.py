@@ -9,11 +9,14 @@ from typing import Any
 from mesh.routing import Place
 from mesh.rpc import topics, topics_grpc
 from services.control.api import pages, shapes
-from services.control.api.calls import caller, once_with_revision
+from services.control.api.calls import caller, once, once_with_revision
+from services.control.decisions.answers import stored_response
+from services.control.decisions.forks.commands import ForkDecisions
 from services.control.decisions.stitches.parts import PartAnswers
 from services.control.decisions.topics.looking import Looking
 from services.control.decisions.topics.owners import OwnerDecisions
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
+from services.control.domain.stitches.forks import fork_of, forks_of
 from services.control.domain.topics.owners import owner_of
 from services.control.domain.topics.topics import Order, SeenTopic, Setting, Wanted, lag_of
 from services.control.store.journal import Journal
@@ -26,6 +29,7 @@ ORDERS = {
     topics.TOPIC_ORDER_PARTITIONS: Order.PARTITIONS,
 }
 TOPICS = "topics"
+FORKS = "topicforks"
 MOST_NAMES = 1000
 """As many as a page may have."""
 
@@ -33,10 +37,11 @@ MOST_NAMES = 1000
 class TopicService(topics_grpc.TopicServiceServicer):
     """See TopicService in topics.proto."""
 
-    def __init__(self, journal: Journal, connections: Connections, looking: Looking) -> None:
+    def __init__(self, journal: Journal, connections: Connections, looking: Looking, forks: ForkDecisions) -> None:
         self._journal = journal
         self._connections = connections
         self._looking = looking
+        self._forks = forks
         self._owners = OwnerDecisions(journal)
         self._parts = PartAnswers(journal, connections)
 
@@ -93,6 +98,21 @@ class TopicService(topics_grpc.TopicServiceServicer):
         topic = shapes.id_of(TOPICS, request.name)
         shapes.check_topic(topic)
         return await self._parts.of(topic)
+
+    async def ForkTopic(self, request: topics.ForkTopicRequest, context: Any) -> topics.TopicFork:
+        self._journal.require_loaded()
+        who = caller(request, request.request_id, request.reason)
+        forking = self._forks.fork(request, who, lambda fork: stored_response(who, fork))
+        return await once(topics.TopicFork, forking)
+
+    async def ListTopicForks(
+        self, request: topics.ListTopicForksRequest, context: Any
+    ) -> topics.ListTopicForksResponse:
+        self._journal.require_loaded()
+        found = [*map(fork_of, forks_of(self._journal.view.state.effective, request.source_topic))]
+        keys = [each.name for each in found]
+        page, token = pages.cut(pages.listing_of(FORKS, request), found, keys, request.page_size, request.page_token)
+        return topics.ListTopicForksResponse(forks=page, next_page_token=token)
 
     async def _add_sizes(
         self, seen: Collection[SeenTopic], listed: Collection[topics.Topic], problems: MutableSequence[str]

@@ -22,8 +22,9 @@ from mesh.settings import host_port
 from services.control.upstream.connections import REQUEST_TIMEOUT, UnreachableError
 
 CLIENT_ID: Final = "kafka-mesh-control"
+GROUP: Final = 0
 TRANSACTION: Final = 1
-"""FindCoordinator's number for the coordinator of a transactional id."""
+"""FindCoordinator's numbers for the coordinators of a group and of a transactional id."""
 ON_THE_WAY: Final = frozenset({14, 15, 16, 51})
 """Error codes after which the same request is sent again: the coordinator loads, moves, or ends a transaction."""
 UNKNOWN_TOPIC: Final = 3
@@ -138,10 +139,15 @@ class BrokerConnections:
         connection = await self._connection(*self.brokers[broker_id])
         return await connection.send(request)
 
-    async def coordinator(self, transactional_id: str) -> int:
-        """The broker that coordinates the id. Waits while the cluster does not know the coordinator yet."""
+    @property
+    def name(self) -> str:
+        """The name of the cluster."""
+        return self._cluster.name
+
+    async def coordinator(self, name: str, kind: int = TRANSACTION) -> int:
+        """The broker that coordinates the id or group. Waits while the cluster does not know the coordinator yet."""
         while True:
-            told = await self._first.send(FindCoordinatorRequest(transactional_id, TRANSACTION))
+            told = await self._first.send(FindCoordinatorRequest(name, kind))
             if not told.error_code:
                 self.brokers.setdefault(told.coordinator_id, (told.host, told.port))
                 return int(told.coordinator_id)

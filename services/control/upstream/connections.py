@@ -44,6 +44,7 @@ from services.control.upstream.member_offsets import MemberOffsets
 from services.control.upstream.own_operations import own_operations
 from services.control.upstream.partitions import LivePartition, all_settings, live_partitions
 from services.control.upstream.references import resolved_all
+from services.control.upstream.topic_settings import set_topic_settings
 
 T = TypeVar("T")
 
@@ -115,6 +116,10 @@ class Connections:
     ) -> dict[str, dict[str, str]]:
         """For each topic the effective values of these settings, wherever they were made."""
         return await self._call(cluster, lambda client, _: _effective_settings(client, topics, names))
+
+    async def set_topic_settings(self, cluster: UpstreamCluster, topic: str, settings: Mapping[str, str]) -> None:
+        """Changes these settings of a topic."""
+        await self._call(cluster, lambda client, _: set_topic_settings(client, topic, settings))
 
     async def all_settings(self, cluster: UpstreamCluster, topic: str) -> list[Setting]:
         """Every setting of a topic by name, with its effective value."""

@@ -70,8 +70,13 @@ class DescribeLogDirsRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N
 
 
 async def log_sizes(cluster: UpstreamCluster, topics: Mapping[str, int]) -> dict[str, int]:
-    """Topic -> bytes; `topics`: topic -> partitions. A topic of which a leader does not tell its log is absent.
-    UnreachableError.
+    """Topic -> bytes. See `partition_sizes`."""
+    return {topic: sum(sizes.values()) for topic, sizes in (await partition_sizes(cluster, topics)).items()}
+
+
+async def partition_sizes(cluster: UpstreamCluster, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> bytes; `topics`: topic -> partitions. A topic of which a leader does not tell its log is
+    absent. UnreachableError.
     """
     sizes: dict[str, dict[int, int]] = {topic: {} for topic in topics}
     async with BrokerConnections(cluster, ASK_S) as brokers:
@@ -93,7 +98,7 @@ async def log_sizes(cluster: UpstreamCluster, topics: Mapping[str, int]) -> dict
         for _, _, topics_there, _ in folders:
             for topic, partitions, _ in topics_there:
                 sizes[topic] |= {number: size for number, size, _, is_future, _ in partitions if not is_future}
-    return {topic: sum(sizes[topic].values()) for topic, count in topics.items() if len(sizes[topic]) == count}
+    return {topic: sizes[topic] for topic, count in topics.items() if len(sizes[topic]) == count}
 
 
 async def _folders(brokers: BrokerConnections, broker: int, wanted: list[Any]) -> list[Any]:

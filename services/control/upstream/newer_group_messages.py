@@ -165,6 +165,48 @@ class DescribeShareGroupOffsetsRequest_v1(RequestStruct):  # type: ignore[misc] 
     )
 
 
+class AlterShareGroupOffsetsResponse_v0(Response):  # type: ignore[misc]  # noqa: N801
+    API_KEY = 91
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("error_message", NAME),
+        (
+            "responses",
+            CompactArray(
+                ("topic", NAME),
+                ("topic_id", Uuid),
+                (
+                    "partitions",
+                    CompactArray(("partition", Int32), ("error_code", Int16), ("error_message", NAME), TAGS),
+                ),
+                TAGS,
+            ),
+        ),
+        TAGS,
+    )
+
+
+class AlterShareGroupOffsetsRequest_v0(RequestStruct):  # type: ignore[misc]  # noqa: N801
+    API_KEY = 91
+    API_VERSION = 0
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = AlterShareGroupOffsetsResponse_v0
+    SCHEMA = Schema(
+        ("group", NAME),
+        (
+            "topics",
+            CompactArray(
+                ("topic", NAME),
+                ("partitions", CompactArray(("partition", Int32), ("start_offset", Int64), TAGS)),
+                TAGS,
+            ),
+        ),
+        TAGS,
+    )
+
+
 _KEY_VALUES: Final = CompactArray(("key", NAME), ("value", NAME), TAGS)
 _TOPICS: Final = CompactArray(
     ("name", NAME), ("partitions", Int32), ("replication_factor", Int16), ("settings", _KEY_VALUES), TAGS

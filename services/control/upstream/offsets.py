@@ -43,6 +43,8 @@ class StablePositions:
     by_group: dict[str, dict[int, Position]] = field(default_factory=dict)
     unstable: set[str] = field(default_factory=set)
     """Groups of which an open transaction has an offset of the topic: the group's position may change by its end."""
+    with_text: set[str] = field(default_factory=set)
+    """Groups that keep a text with an offset; `kept_texts` knows the texts."""
 
 
 def log_ranges(
@@ -122,8 +124,17 @@ def stable_positions(client: AdminClient, topic: str, groups: Iterable[str] | No
             found.unstable.add(group)
         else:
             known = found.by_group.setdefault(group, {})
-            known[committed.partition] = Position(committed.offset, committed.metadata or "")
+            known[committed.partition] = Position(committed.offset)
+            if _keeps_text(committed):
+                found.with_text.add(group)
     return found
+
+
+def _keeps_text(committed: TopicPartition) -> bool:
+    try:
+        return bool(committed.metadata)
+    except UnicodeDecodeError:  # confluent-kafka has read on behind the text
+        return True
 
 
 def readers(client: AdminClient, bound: float) -> dict[str, set[str]]:

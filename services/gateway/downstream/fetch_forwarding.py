@@ -46,6 +46,7 @@ from services.gateway.requests.plan import (
 from services.gateway.requests.records.fetch import ended_in_doubt
 from services.gateway.requests.records.fetch_writing import written_fetch
 from services.gateway.requests.records.log_ends import QUIET_AFTER_S, RENEWED_AFTER_S
+from services.gateway.requests.records.stitched import Part as PartOfLog
 from services.gateway.requests.traffic.calls import Brought as Content
 from services.gateway.requests.traffic.calls import brought_by, count_forwarded_fetch
 from services.gateway.tenancy.translation import Translation
@@ -256,6 +257,8 @@ class FetchForwarder:
     def _answer(self, fetch: FetchInFlight) -> None:
         """Answer the client with the answers that have come."""
         self._end(fetch)
+        if fetch.stitched:
+            self._memory.on_part(PartOfLog.PRESENT)
         if fetch.record_bytes:
             self._quiet_since = 0.0
         elif not self._quiet_since:

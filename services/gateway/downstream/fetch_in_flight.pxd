@@ -14,7 +14,7 @@ cdef Py_ssize_t _FETCH, _NO_TAGS, FLEXIBLE, NAMES_UNTIL, NO_SESSION
 @cython.final
 @cython.freelist(64)
 cdef class FetchInFlight:
-    cdef public bint alone, careful, done, ended, passes
+    cdef public bint alone, careful, done, ended, passes, stitched
     cdef public Py_ssize_t clients_id, epoch, isolation_level, record_bytes, version
     cdef public double asked_at, began, heard_at, upstream_s
     cdef public dict found, routes
@@ -45,6 +45,12 @@ cdef class FetchInFlight:
         told=list, slots=list, marks=dict, found=dict, part=Part, session=FetchSession, came=Found,
     )
     cpdef list _news(self)
+
+    @cython.locals(topic=fetch_response.FetchedTopic, each=fetch_response.FetchedPartition)
+    cpdef _show_answer(self, Part part, fetch_response.FetchResponseScan scan)
+
+    @cython.locals(route=Route)
+    cpdef _show(self, object frame, Py_ssize_t version, str name, fetch_response.FetchedPartition each)
 
     @cython.locals(topic=fetch_response.FetchedTopic, route=Route)
     cpdef _whole(self, object outcome, fetch_response.FetchResponseScan scan, Py_ssize_t session_id)

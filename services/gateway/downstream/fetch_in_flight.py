@@ -32,6 +32,7 @@ from services.gateway.wire.frames import SIZE_BYTES, Pieces, response_prefix
 from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import (
     Entries,
+    FetchedPartition,
     FetchResponseScan,
     cut_entry,
     join_fetch_response,
@@ -69,8 +70,8 @@ class FetchInFlight:
     __slots__ = (
         "alone", "answer", "answers", "asked_at", "began", "brought", "careful", "client_id", "clients_id", "close",
         "clusters", "done", "each", "ended", "epoch", "exchange", "forwarder", "found", "heard_at",
-        "isolation_level", "limits", "parts", "passes", "record_bytes", "routes", "session", "stay", "table",
-        "tenant", "upstream_s", "version", "wanted",
+        "isolation_level", "limits", "parts", "passes", "record_bytes", "routes", "session", "stay", "stitched",
+        "table", "tenant", "upstream_s", "version", "wanted",
     )  # fmt: skip
     api_key = ApiKey.FETCH
     produces = False
@@ -94,6 +95,8 @@ class FetchInFlight:
         """The knowledge of all clusters."""
         self.careful = False
         """Whether records may have to be held back (`committed`): then a plan decides about those of transactions."""
+        self.stitched = False
+        """Whether clients see other offsets of a partition than its cluster."""
         self.routes: dict[str, Route] = {}
         """The routes of its topics, by their names."""
         self.wanted: Mapping[Slot, Position]
@@ -229,6 +232,9 @@ class FetchInFlight:
     def told(self) -> Pieces:
         """The client's answer in pieces, which lacks only its number: from here on its content counts as sent."""
         throttle_time_ms = 0
+        if self.stitched:
+            for (name, _), came in self.found.items():
+                self._show(memoryview(came.buffer), came.version, str(name), came.part)
         if self.alone and self.session is None and self.tenant is None:
             part = self.parts[0]
             scan, outcome = part.scan, part.outcome
@@ -237,10 +243,14 @@ class FetchInFlight:
                 part.fetches.passed()
                 if not scan.record_bytes:
                     part.fetches.mark(scan)
+                if self.stitched:
+                    outcome = self._show_answer(part, scan)
                 return (outcome.frame,)
         for part in self.parts:
             if part.scan is not None and part.outcome is not None:
                 part.fetches.answered(part.scan)
+                if self.stitched:
+                    self._show_answer(part, part.scan)
                 self._find(part, part.outcome, part.scan)
                 throttle_time_ms = part.scan.throttle_time_ms
         session, session_id = self.session, NO_SESSION
@@ -260,6 +270,40 @@ class FetchInFlight:
             throttle_time_ms = 0
             self.found = dict(fitting(self.wanted, self.found, self.limits.max_bytes))
         return self._joined(self._news(), throttle_time_ms, session_id)
+
+    def _show_answer(self, part: Part, scan: FetchResponseScan) -> RawResponse:
+        """Gives the answer of a broker the offsets of clients, in place; its marks have been kept."""
+        outcome = part.outcome
+        assert isinstance(outcome, RawResponse)
+        if outcome.frame.readonly:
+            outcome = part.outcome = owned_copy(outcome)
+            assert isinstance(outcome, RawResponse)
+        for topic in scan.topics:
+            for each in topic.partitions:
+                self._show(outcome.frame, outcome.version, topic.name, each)
+        return outcome
+
+    def _show(self, frame: memoryview, version: int, name: str, each: FetchedPartition) -> None:
+        route = self.routes.get(name)
+        present = None if route is None else route.present(each.partition)
+        if present is not None:
+            shown = present.shown_marks(Marks(each.high_watermark, each.last_stable_offset, each.log_start_offset))
+            fetch_response.show_offsets(
+                frame,
+                version,
+                each,
+                present.shift,
+                shown.high_watermark,
+                shown.last_stable_offset,
+                shown.log_start_offset,
+            )
+
+    def _shown(self, slot: Slot, marks: Marks) -> Marks:
+        """The marks of a broker, as clients see them."""
+        name, partition = slot
+        route = self.routes.get(name) if self.stitched and isinstance(name, str) else None
+        present = None if route is None else route.present(partition)
+        return marks if present is None else present.shown_marks(marks)
 
     def _whole(self, outcome: RawResponse, scan: FetchResponseScan, session_id: int) -> Pieces:
         """The broker's whole answer, with the client's session and topic ids."""
@@ -281,6 +325,8 @@ class FetchInFlight:
         if len(session.told) < len(session.wanted):  # marks that brokers have sent once count
             for part in self.parts:
                 marks.update({slot: known for slot, known in part.fetches.marks.items() if slot in part.wanted})
+            if self.stitched:
+                marks = {slot: self._shown(slot, known) for slot, known in marks.items()}
         if marks or len(slots) > 1:
             slots = [each for each in session.wanted if each in found or each in marks]
         for each in slots:
@@ -320,7 +366,7 @@ class FetchInFlight:
     def _last_marks(self, slot: NamedSlot) -> Marks:
         for part in self.parts:
             if slot in part.wanted:
-                return part.fetches.marks.get(slot, UNKNOWN_MARKS)
+                return self._shown(slot, part.fetches.marks.get(slot, UNKNOWN_MARKS))
         return UNKNOWN_MARKS
 
     # --- an answer that passes while it arrives ------------------------------------------------------------------

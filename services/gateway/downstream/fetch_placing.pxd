@@ -46,3 +46,6 @@ cdef class FetchPlacing(Following):
 
     @cython.locals(brokers=Py_ssize_t, part=Part, limits=Limits)
     cpdef _limit(self, FetchInFlight fetch, FetchRequestScan scan)
+
+
+cdef Position _there(FetchInFlight fetch, Route route, Py_ssize_t partition, Position position)

@@ -122,7 +122,10 @@ class FetchPlacing(Following):
                     part = self._part_of(fetch, part, route, each.partition)
                     if part is None:
                         return None
-                    part.wanted[slot] = position
+                    there = _there(fetch, route, each.partition, position)
+                    if there is None:
+                        return None
+                    part.wanted[slot] = there
                 elif slot not in session.wanted:
                     return None
         fetch.wanted = named
@@ -145,7 +148,10 @@ class FetchPlacing(Following):
             part = self._part_of(fetch, part, route, number)
             if part is None:
                 return False
-            part.wanted[slot] = named.get(slot, position)
+            there = _there(fetch, route, number, named.get(slot, position))
+            if there is None:
+                return False
+            part.wanted[slot] = there
         fetch.wanted = session.wanted
         return True
 
@@ -206,6 +212,7 @@ class FetchPlacing(Following):
             fetch.alone
             and len(part.wanted) == 1
             and not fetch.careful
+            and not fetch.stitched
             and fetch.tenant is None
             and part.way.version == min(fetch.version, NAMES_UNTIL)
             and (fetch.session is None or part.fetches.epoch == INITIAL_EPOCH)
@@ -213,3 +220,14 @@ class FetchPlacing(Following):
         if not fetch.passes:
             limits = limits.within(self._clusters.answer_room.poll_bytes)
         fetch.limits, fetch.each = limits, limits.for_each_of(brokers)
+
+
+def _there(fetch: FetchInFlight, route: Route, partition: int, position: Position) -> Position | None:
+    """The position with the offset of the cluster; None: an older part of the log may have it."""
+    present = route.present(partition)
+    if present is None:
+        return position
+    if position.offset < present.start:
+        return None
+    fetch.stitched = True
+    return Position(present.there(position.offset), position.max_bytes)

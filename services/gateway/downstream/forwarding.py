@@ -41,6 +41,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.records.produce import ended_astray
 from services.gateway.requests.records.produce_routes import Route, route_to
+from services.gateway.requests.records.stitched import Part
 from services.gateway.requests.traffic.calls import count_forwarded, produce_tally
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.tenancy.translation import Translation
@@ -211,6 +212,8 @@ class Forwarder(Following):
                 first, broker = route, leader
             elif leader != broker or route.knowledge is not first.knowledge:
                 return None
+            if route.shifts:
+                request.stitched = True
             request.routes.append(route)
             entries += len(topic.partitions)
         if first is None or broker is None or entries > PARTITIONS_AT_MOST:
@@ -279,6 +282,8 @@ class Forwarder(Following):
         """The usual end: this answer goes to the client."""
         self._producing.remove(request)
         del self._underway[request]
+        if request.stitched:
+            self._memory.on_part(Part.PRESENT)
         hold, traffic = self._mesh.hold, self._memory.traffic
         if hold is not None:
             hold.answered(request)

@@ -9,7 +9,7 @@ from services.gateway.wire.scanner.walks cimport headers, produce, produce_respo
 
 
 cdef class InFlight:
-    cdef public bint done
+    cdef public bint done, stitched
     cdef public Py_ssize_t clients_id, correlation_id, sent_version, version
     cdef public double asked_at, began, deadline, sent_at, timeout_s, upstream_s
     cdef public bytes headers

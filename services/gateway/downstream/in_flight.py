@@ -76,6 +76,7 @@ class InFlight:
         "sent_at",
         "sent_version",
         "sole",
+        "stitched",
         "table",
         "tenant",
         "timeout_s",
@@ -102,6 +103,8 @@ class InFlight:
         """The header of the first batch of each partition."""
         self.routes: list[Route] = []
         """The routes of its topics."""
+        self.stitched = False
+        """Whether clients see other offsets of a topic than its cluster."""
         self.sent_version = self.version
         self.sole: Place
         """The cluster and broker id that the request goes to."""
@@ -186,13 +189,17 @@ class InFlight:
         body_at = CORRELATION_END + flexible
         told: memoryview | None = None
         try:
-            if self.sent_version != self.version or self.tenant is not None:
+            if flexible and frame[CORRELATION_END]:
+                pass
+            elif self.sent_version != self.version or self.tenant is not None:
                 told = self._as_asked(frame, body_at)
             elif produce_response.produce_response_is_clean(frame, self.sent_version, body_at, len(frame)):
+                if self.stitched:
+                    self._show_offsets(frame, body_at)
                 told = frame
         except WireError:  # the decoder refuses it
             pass
-        if told is not None and not (flexible and frame[CORRELATION_END]):
+        if told is not None:
             self.forwarder.stored(self, told)
             return
         header = headers.parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, self.sent_version)
@@ -209,9 +216,16 @@ class InFlight:
         pieces = with_topic_ids(frame, self.sent_version, body_at, len(frame), called)
         if pieces is None:
             return None
+        if self.stitched:
+            self._show_offsets(frame, body_at)
         told = bytearray().join((frame[:body_at], *pieces))
         INT32.pack_into(told, 0, len(told) - SIZE_BYTES)
         return memoryview(told)
+
+    def _show_offsets(self, frame: memoryview, body_at: int) -> None:
+        """Gives a clean answer the offsets of clients."""
+        shifts = {route.called: route.shifts for route in self.routes if route.shifts}
+        produce_response.shift_offsets(frame, self.sent_version, body_at, len(frame), shifts)
 
     def begun(self, beginning: memoryview, missing: int) -> Passage | None:
         return None  # longer than a plain confirmation: the plan has to read the answer

@@ -167,6 +167,7 @@ class Mesh:
         if self.revocations is not None and self.tables.authorization is not before:
             self.revocations.rights(before, self.tables.authorization)
         self.memory.stitches = self.tables.stitches
+        self.memory.past_reads.keep(self.memory.stitches.logs)
         self.quotas.follow(table.policies.quota_policy)
         if self.listeners is not None:
             self.listeners.follow(listeners_from_proto(table.policies.listener_policy))

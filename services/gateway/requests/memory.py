@@ -28,6 +28,7 @@ from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
 from services.gateway.requests.records.fetch_sessions import FetchSessions, Marks
+from services.gateway.requests.records.past_reads import PastReads
 from services.gateway.requests.records.producer_memory import (
     DOUBT_SECONDS,
     DOUBTS_REMEMBERED,
@@ -158,6 +159,8 @@ class Memory:
     """Takes answered produces in the shares of rehearsals; returns at once."""
     stitches: StitchPolicy = field(default_factory=StitchPolicy)
     """The logs with parts on several clusters, of the table in force."""
+    past_reads: PastReads = field(default_factory=PastReads)
+    """The bounds for reads of the past of forks."""
     on_part: Callable[[Part], None] = lambda part: None
     """Counts requests about such logs by the part that they go to."""
     protection: ProtectionPolicy = field(default_factory=ProtectionPolicy)

@@ -28,10 +28,11 @@ from mesh.rpc import (
     topics,
     topics_grpc,
 )
-from services.control.decisions.stitches import expiry
+from services.control.decisions.stitches import expiry, retaining
 from services.control.decisions.topic_moves import commands
 from services.control.domain.stitches.logs import STITCHES, log_of
 from services.control.store.journal import Journal
+from services.control.upstream.log_sizes import partition_sizes
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, WITHIN, World, create_topic, refused, until
 from tests.integration.gateway.sharing import set_up
@@ -205,7 +206,7 @@ async def test_parts_say_what_is_left_and_until_when_and_an_expired_part_leaves(
     apples: Apples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await apples.write("c1", 5, 3)
-    await asyncio.to_thread(_set_retention, apples, f"{WEEK_MS}")
+    await asyncio.to_thread(_set_retention, apples, "c1", ms=WEEK_MS)
     [only] = (await apples.parts()).parts
     assert (only.cluster, only.expiry) == ("c1", "clients write there")
     await apples.moved("c2")
@@ -216,13 +217,11 @@ async def test_parts_say_what_is_left_and_until_when_and_an_expired_part_leaves(
     assert old.expiry.startswith("at the latest 20")
     assert 0 < old.expire_time.seconds - old.end_time.seconds - WEEK_MS // 1000 < 3600
     assert old.size_bytes
-    await asyncio.to_thread(_set_retention, apples, "-1")
+    await asyncio.to_thread(_set_retention, apples, "c2", ms=-1)
     assert (await apples.parts()).parts[0].expiry == "never: retention.ms is -1"
     removed = apples.world.clusters.RemoveCluster(admin.RemoveClusterRequest(name="clusters/c1"), timeout=CALL)
     await refused(removed, STATE, f"has parts of the logs of stitched topics: {apples.topic}")
-    monkeypatch.setattr(expiry, "LOOK_EVERY", 0.1)
-    await apples.world.stop()
-    await apples.world.start()
+    await _restart_with_short_looks(apples, monkeypatch)
     await apples.delete_before("c1", 5, 2)
     await apples.delete_before("c1", 5, 3)
     await until(lambda: [part[0] for part in apples.parts_in_table()] == ["c2"], "the old part has left")
@@ -231,12 +230,69 @@ async def test_parts_say_what_is_left_and_until_when_and_an_expired_part_leaves(
     assert event.reason == "its part on c1 has expired"
 
 
-def _set_retention(apples: Apples, value: str) -> None:
-    kafka = AdminClient({"bootstrap.servers": apples.clusters["c1"]})
-    entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, apples.topic, incremental_configs=[entry])
+def _set_retention(apples: Apples, cluster: str, **settings: int) -> None:
+    kafka = AdminClient({"bootstrap.servers": apples.clusters[cluster]})
+    entries = [
+        ConfigEntry(f"retention.{name}", str(value), incremental_operation=AlterConfigOpType.SET)
+        for name, value in settings.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, apples.topic, incremental_configs=entries)
     for future in kafka.incremental_alter_configs([resource]).values():
         future.result(WITHIN)
+
+
+def _retention(apples: Apples, cluster: str) -> tuple[int, int]:
+    """`retention.ms` and `retention.bytes`."""
+    kafka = AdminClient({"bootstrap.servers": apples.clusters[cluster]})
+    [future] = kafka.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, apples.topic)]).values()
+    found = future.result(WITHIN)
+    return int(found["retention.ms"].value), int(found["retention.bytes"].value)
+
+
+async def _restart_with_short_looks(apples: Apples, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(retaining, "LOOK_EVERY", 0.1)
+    await apples.world.stop()
+    await apples.world.start()
+    apples.world.control.members.ever_reported = True
+
+
+async def test_the_retention_of_the_topic_holds_over_all_parts_and_leaves_the_old_topic_with_the_last_part(
+    apples: Apples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def has(cluster: str, wanted: tuple[int, int], what: str) -> None:
+        async def look() -> bool:
+            return await asyncio.to_thread(_retention, apples, cluster) == wanted
+
+        await until(look, what)
+
+    await _restart_with_short_looks(apples, monkeypatch)
+    await apples.write("c1", 5, 3)
+    await asyncio.to_thread(_set_retention, apples, "c1", ms=WEEK_MS, bytes=100_000)
+    await apples.moved("c2")
+    await has("c2", (WEEK_MS, 100_000), "the new part has the retention of the topic")
+    await apples.write("c2", 1, 2)
+    c2 = apples.world.control.journal.view.state.effective.clusters["c2"]
+    sizes = (await partition_sizes(c2, {apples.topic: PARTITIONS}))[apples.topic]
+    assert 0 < sizes[0] < sizes[1]
+    await has("c1", (WEEK_MS, 100_000 - sizes[0]), "the old part has what the smallest partition leaves")
+
+    await asyncio.to_thread(_set_retention, apples, "c2", ms=2 * WEEK_MS, bytes=-1)
+    await has("c1", (2 * WEEK_MS, -1), "the old part follows the operator's change")
+    await asyncio.to_thread(_set_retention, apples, "c2", bytes=1)
+    await has("c1", (2 * WEEK_MS, 0), "nothing is left for the old part")
+
+    await apples.moved("c1")
+    await has("c1", (2 * WEEK_MS, 1), "the topic has its own retention again where it came back")
+    await has("c2", (-1, -1), "a part amid the log keeps everything")
+
+    await asyncio.to_thread(_set_retention, apples, "c1", ms=WEEK_MS, bytes=-1)
+    await apples.moved("c2")
+    await apples.delete_before("c1", 5, 3)
+    await apples.delete_before("c2", 1, 2)
+    await until(lambda: len(apples.parts_in_table()) == 1, "all old parts have left")
+    assert await asyncio.to_thread(_retention, apples, "c1") == (WEEK_MS, -1)
+    assert await asyncio.to_thread(_retention, apples, "c2") == (WEEK_MS, -1)
 
 
 async def test_a_write_to_the_old_part_behind_the_cut_is_found(apples: Apples) -> None:
@@ -334,6 +390,13 @@ async def _shared(apples: Apples) -> None:
 async def test_topics_whose_log_cant_be_stitched_are_refused(make: Refused, says: str, apples: Apples) -> None:
     await make(apples)
     await refused(apples.start("c2"), STATE, says)
+    assert not apples.world.control.journal.view.topic_moves.open
+
+
+async def test_a_mirror_that_would_not_follow_its_topic_stops_a_copy_too(apples: Apples) -> None:
+    await _mirrored(apples)
+    copying = apples.start("c2", kind=topic_moves.TOPIC_MOVE_KIND_COPY)
+    await refused(copying, STATE, "record rule 'm' reads topic", "would not follow")
     assert not apples.world.control.journal.view.topic_moves.open
 
 

@@ -20,7 +20,13 @@ from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.member import run_member
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.test_moves import SteadyProducer, wait_for_progress
-from tests.integration.gateway.transacting import LibrdkafkaTransacting, await_markers, read_committed
+from tests.integration.gateway.transacting import (
+    LibrdkafkaTransacting,
+    Open,
+    TransactionError,
+    await_markers,
+    read_committed,
+)
 
 PARTITIONS = 2
 ANSWER_S = 25.0
@@ -335,3 +341,34 @@ def test_records_are_deleted_in_the_old_part_first_and_the_log_begins_behind(app
     finally:
         consumer.close()
     assert found == numbered(values)[30:]
+
+
+def test_a_transactional_producer_aborts_once_at_most_when_its_topic_comes_back(
+    apples: Stitched, open_producer: Open
+) -> None:
+    """The cluster remembers the producer's sequences of its first stay.
+
+    A producer of the second protocol begins each transaction at 0, and notices nothing.
+    """
+    producer = open_producer(apples.address, f"{apples.topic}-id")
+    producer.init()
+    expected: list[str] = []
+    for stay, cluster in enumerate(("c1", "c2", "c1", "c2", "c1")):
+        if stay:
+            apples.cut(cluster)
+        aborts = 0
+        for number in range(5):
+            values = [f"{stay} {number} {each}" for each in range(4)]
+            try:
+                producer.begin()
+                producer.send(apples.topic, *values)
+                producer.commit()
+            except TransactionError as moved:
+                assert not moved.fatal
+                producer.abort()
+                aborts += 1
+            else:
+                expected += values
+        assert aborts <= (stay > 1 and isinstance(producer, LibrdkafkaTransacting))
+    producer.close()
+    assert read_committed(apples.address, apples.topic) == sorted(expected)

@@ -327,13 +327,15 @@ def test_a_plan_says_for_each_topic_why_it_stays() -> None:
 def test_a_topic_that_a_record_rule_writes_or_reads_on_the_cluster_stays() -> None:
     rules = [mirror("in", "c3", "c1", "app"), mirror("out", "c1", "c3", "ban"), mirror("elsewhere", "c2", "c3", "che")]
     found = plan_of(candidate("apples"), candidate("bananas"), candidate("cherries"), rules=rules)
-    assert "record rule 'in' writes it on 'c1', and would not follow" in found["apples"]
-    assert "record rule 'out' reads it on 'c1'" in found["bananas"]
+    assert "record rule 'in' writes topic 'apples' on 'c1', and would not follow" in found["apples"]
+    assert "record rule 'out' reads topic 'bananas' on 'c1'" in found["bananas"]
     assert found["cherries"] == ""
+    found = plan_of(candidate("apples"), rules=[mirror("onto", "c3", "c2", "app")])
+    assert "record rule 'onto' writes topic 'apples' on 'c2'" in found["apples"]
     target = record_rules.RecordTarget(cluster="c1", topic="apples")
     content = record_rules.ContentRuleSpec(source_cluster="c2", topic="dates", otherwise=target)
     found = plan_of(candidate("apples"), rules=[record_rules.RecordRuleSpec(record_rule_id="sorts", content=content)])
-    assert "record rule 'sorts' writes it" in found["apples"]
+    assert "record rule 'sorts' writes topic 'apples'" in found["apples"]
 
 
 def test_a_topic_that_takes_longer_than_the_window_is_too_large() -> None:

@@ -17,10 +17,10 @@ from services.control.domain.clusters.clusters import Clusters
 from services.control.domain.errors import NotAllowed, Refusal
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.stitches import logs
-from services.control.domain.stitches.retention import SLACK, Retention
+from services.control.domain.stitches.retention import SLACK, Retention, settings_of_old
 from services.control.domain.topic_moves.moves import Side, check_sides, source_of
 from services.control.domain.topic_moves.stitched_certificates import evidence_of, stitched_differences
-from services.control.domain.topic_moves.stitched_users import refuse_replays, refuse_shares, refuse_users
+from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_shares, refuse_users
 from tests.unit.control.worlds import table
 
 NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)
@@ -215,6 +215,52 @@ def test_a_cluster_with_a_part_is_not_removed() -> None:
     with pytest.raises(NotAllowed, match="parts of the logs of stitched topics: apples"):
         Clusters(known, 4).remove("c1", (), logs.topics_on(known, "c1"))
     assert not logs.topics_on(known, "c3")
+
+
+WEEK = {"retention.ms": "604800000", "retention.bytes": "-1"}
+KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def sized(number: int) -> dict[str, str]:
+    return {**WEEK, "retention.bytes": str(number)}
+
+
+def old_settings(settings: Mapping[str, str], sizes: Mapping[Place, Mapping[int, int]], *parts: object) -> object:
+    return settings_of_old(log_from_proto(log(*parts)).parts, settings, sizes)  # type: ignore[arg-type]
+
+
+def test_the_oldest_part_has_the_time_of_the_topic_and_the_parts_behind_it_keep_everything_meanwhile() -> None:
+    third = ("c3", 1, [(150, 150), (20, 20)])
+    assert old_settings(WEEK, {}, OLD, NEW) == {C1: WEEK}
+    assert old_settings(WEEK, {}, OLD, NEW, third) == {C1: WEEK, C2: KEPT}
+    assert old_settings(WEEK, {}, NEW, third) == {C2: WEEK}
+
+
+@pytest.mark.parametrize(
+    ("behind", "left"),
+    [
+        ({0: 300, 1: 400}, 700),
+        ({0: 300}, 1000),
+        ({}, 1000),
+        ({0: 1000, 1: 1000}, 0),
+        ({0: 5000, 1: 6000}, 0),
+    ],
+)
+def test_the_oldest_part_may_have_the_bytes_that_the_smallest_partition_behind_it_leaves(
+    behind: Mapping[int, int], left: int
+) -> None:
+    assert old_settings(sized(1000), {C2: behind}, OLD, NEW) == {C1: sized(left)}
+
+
+def test_a_place_of_the_present_part_has_the_settings_of_the_operator() -> None:
+    assert old_settings(sized(1000), {}, OLD, NEW, BACK) == {C2: KEPT}
+    assert old_settings(sized(1000), {C1: {0: 200, 1: 100}}, NEW, BACK) == {C2: sized(900)}
+
+
+def test_a_place_with_two_old_parts_is_retained_as_one_log_and_counts_once() -> None:
+    again = ("c2", 2, [(150, 50), (20, 13)])
+    sizes = {C1: {0: 100, 1: 100}, C2: {0: 10, 1: 10}}
+    assert old_settings(sized(1000), sizes, OLD, NEW, BACK, again) == {C1: sized(1000)}
 
 
 def spec(kind: str = "STITCH", **fields: object) -> topic_moves.TopicMoveSpec:

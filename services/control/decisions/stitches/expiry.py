@@ -8,9 +8,14 @@ import contextlib
 import structlog
 from prometheus_client import Gauge
 
+from mesh.rpc import events
 from mesh.stitches import LogPart
+from services.control.decisions.stitches.retaining import Retaining
 from services.control.domain.errors import Refusal
+from services.control.domain.stitches.forks import ended, own_parts
 from services.control.domain.stitches.logs import STITCHES, dissolved, logs_of, to_watch
+from services.control.domain.stitches.retention import place_of
+from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
@@ -26,9 +31,10 @@ parts_gauge = Gauge("kafka_mesh_control_stitched_log_parts", "Parts of all stitc
 class Expiry:
     """Watches the oldest parts of stitched logs."""
 
-    def __init__(self, journal: Journal, connections: Connections) -> None:
+    def __init__(self, journal: Journal, connections: Connections, retaining: Retaining) -> None:
         self._journal = journal
         self._connections = connections
+        self._retaining = retaining
         self._gone: set[tuple[str, str]] = set()
         """Clusters and topics there that were gone at the last check: a broker that starts may not know a topic yet."""
 
@@ -44,6 +50,25 @@ class Expiry:
             for topic, part in to_watch(view.state.effective, moving):
                 with contextlib.suppress(Refusal, StoreUnavailableError, TimeoutError, UnreachableError):
                     await self.check(topic, part)
+            for topic, own in own_parts(view.state.effective, moving):
+                with contextlib.suppress(Refusal, StoreUnavailableError, TimeoutError, UnreachableError):
+                    await self.check_fork(topic, own)
+
+    async def check_fork(self, topic: str, own: LogPart | None) -> None:
+        """Ends a fork whose own topic is gone, or to which no rule leads. Raises UnreachableError."""
+        place = ("", topic) if own is None else (own.cluster, own.topic)
+        view = self._journal.view
+        if own is not None and await self._connections.partitions_of(
+            view.state.effective.clusters[own.cluster], own.topic
+        ):
+            self._gone.discard(place)
+            return
+        if place not in self._gone:  # a fork that is just made gets its rule last
+            self._gone.add(place)
+            return
+        self._gone.discard(place)
+        await self._append(ended(topic), view, f"the topic of the fork {topic} is gone")
+        log.info("a fork has ended", topic=topic)
 
     async def check(self, topic: str, part: LogPart) -> None:
         """Takes the oldest part of a log away if its cluster has no record of it any more. Raises UnreachableError."""
@@ -59,10 +84,14 @@ class Expiry:
         changed = dissolved(view.state.effective, topic, logs.get(part.topic))
         if changed is None:
             return
+        await self._retaining.give_back(topic, place_of(part))
+        await self._append(changed, view, f"its part on {part.cluster} has expired")
+        log.info("the oldest part of a stitched log has expired", topic=topic, cluster=part.cluster)
+
+    async def _append(self, changed: events.StitchedLogsChanged, view: MeshView, reason: str) -> None:
         await self._journal.append(
             [Draft(STITCHES, changed)],
-            Caller(CONTROL, f"its part on {part.cluster} has expired"),
+            Caller(CONTROL, reason),
             view,
-            rests_on=lambda view: view.state.effective.policies.stitch_policy,
+            rests_on=lambda view: (view.rules_revision, view.state.effective.policies.stitch_policy),
         )
-        log.info("the oldest part of a stitched log has expired", topic=topic, cluster=part.cluster)

@@ -11,7 +11,7 @@ from mesh.rpc import stitches, topics
 from services.control.domain.errors import Unknown
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.stitches.logs import in_force, log_of, whole
-from services.control.domain.stitches.retention import RETENTION, Retention
+from services.control.domain.stitches.retention import TIME, Retention
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.log_sizes import log_sizes
@@ -46,6 +46,8 @@ class PartAnswers:
                 raise found
             else:
                 answer.parts.append(found)
+            if log is not None and each.is_past:
+                answer.parts[-1].past_of = log.fork_of
         return answer
 
     async def _told(
@@ -62,8 +64,7 @@ class PartAnswers:
             shape.expiry = f"{place.cluster} has no such topic"
             return shape
         logs, settings = await asyncio.gather(
-            self._connections.log_ranges(cluster, {part.topic: count}, known_only=True),
-            self._connections.effective_settings(cluster, [part.topic], RETENTION),
+            self._connections.log_ranges(cluster, {part.topic: count}, known_only=True), self._retention(table, parts)
         )
         following = parts[number + 1] if number + 1 < len(parts) else None
         _add_partitions(shape, part, following, logs[part.topic])
@@ -72,13 +73,23 @@ class PartAnswers:
         else:
             shape.end_time.CopyFrom(following.begin_time)
             is_left = any(each.start < each.end for each in shape.partitions)
-            retention = Retention.of(settings.get(part.topic, {}), following.begin_time.ToDatetime(), is_left=is_left)
+            retention = Retention.of(settings, following.begin_time.ToDatetime(), is_left=is_left)
             shape.expiry = retention.sentence
             if retention.latest is not None:
                 shape.expire_time.FromDatetime(retention.latest)
-        if places[place] == 1 and (size := await self._size(table, place, count)) is not None:
+        if places[place] == 1 and not part.is_past and (size := await self._size(table, place, count)) is not None:
             shape.size_bytes = size
         return shape
+
+    async def _retention(self, table: RoutingTable, parts: Sequence[stitches.LogPart]) -> Mapping[str, str]:
+        """That of the present part holds over all parts. Empty if its cluster is away."""
+        present = parts[-1]
+        cluster = table.clusters[present.cluster_name]
+        try:
+            found = await self._connections.effective_settings(cluster, [present.topic], (TIME,))
+        except UnreachableError:
+            return {}
+        return found.get(present.topic, {})
 
     async def _size(self, table: RoutingTable, place: Place, partitions: int) -> int | None:
         try:

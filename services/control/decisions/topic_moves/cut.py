@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import islice
 
 import structlog
 
-from mesh.routing import RoutingTable
+from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
+from services.control.decisions.topic_moves.share_groups import ShareGroups
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
+from services.control.upstream.kept_texts import with_texts
 from services.control.upstream.member_offsets import MemberOffsets
-from services.control.upstream.offsets import Position, Positions
+from services.control.upstream.offsets import Position, Positions, StablePositions
 
 LOOK_S = 0.02
 """Seconds between two questions for the ends."""
@@ -46,6 +48,7 @@ class Groups:
         self._from, self._to = move.copy.topic, move.copy.target_topic
         transactional_id = f"mesh.move.{move.name.rpartition('/')[2]}"
         self._members = MemberOffsets(connection_settings(self._target), transactional_id)
+        self._shares = ShareGroups((self._source, self._from), (self._target, self._to), self._moves)
         self.refused: dict[str, str] = {}
         """Groups whose positions the target did not take at the last attempt, with the reason."""
         self.before: Positions = {}
@@ -55,9 +58,14 @@ class Groups:
 
     async def follow(self) -> bool:
         """Sets what differs. True if nothing did. Raises UnreachableError."""
-        found = await self._connections.stable_positions(self._source, self._from)
+        positions, shares = await asyncio.gather(self._follow_positions(), self._shares.follow())
+        self.refused |= self._shares.refused
+        return positions and shares
+
+    async def _follow_positions(self) -> bool:
+        found = await self._positions(self._source, self._from)
         before = {group: each for group, each in found.by_group.items() if self._moves(group)}
-        there = await self._connections.stable_positions(self._target, self._to, before) if before else None
+        there = await self._positions(self._target, self._to, before) if before else None
         after: dict[str, dict[int, Position]] = {} if there is None else there.by_group
         self.before, self.after = before, {group: after.get(group, {}) for group in before}
         open_here = {group for group in found.unstable if self._moves(group)}
@@ -65,6 +73,13 @@ class Groups:
         late = {group: wanted for group, each in before.items() if (wanted := _missing(each, self.after[group]))}
         await asyncio.gather(*(self._set(group, wanted) for group, wanted in late.items()))
         return not late and not open_here
+
+    async def _positions(
+        self, cluster: UpstreamCluster, topic: str, of: Collection[str] | None = None
+    ) -> StablePositions:
+        found = await self._connections.stable_positions(cluster, topic, of)
+        moving = {group for group in found.with_text if self._moves(group)}
+        return await with_texts(cluster, topic, found, moving)
 
     @property
     def problem(self) -> str:

@@ -8,42 +8,54 @@ from collections.abc import Callable, Sequence
 from mesh.routing import Place, RoutingTable, UpstreamCluster
 from mesh.routing.policies import STITCH_POLICY
 from mesh.rpc import topic_moves
+from services.control.decisions.stitches.retaining import Retaining
 from services.control.domain.errors import NotAllowed, Unavailable
 from services.control.domain.stitches.logs import check_room, check_target, in_force, log_of
+from services.control.domain.stitches.retention import RETENTION
 from services.control.domain.topic_moves.moves import Side, check_sides, is_stitched
-from services.control.domain.topic_moves.stitched_users import refuse_replays, refuse_shares, refuse_users
+from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_shares, refuse_users
 from services.control.domain.view import MeshView
 from services.control.store.journal import is_rehearsal
 from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.newer_groups import newer_groups
 
-SETTINGS = ("cleanup.policy", "message.timestamp.type")
+SETTINGS = ("cleanup.policy", "message.timestamp.type", *RETENTION)
 
 
 class Preparation:
     """Checks the two sides of moves."""
 
-    def __init__(self, connections: Connections, too_old: Callable[[int], Sequence[tuple[str, str, str]]]) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        too_old: Callable[[int], Sequence[tuple[str, str, str]]],
+        retaining: Retaining,
+    ) -> None:
         """`too_old`: the kind, the name and the version of each member that does not read a format of tables."""
         self._connections = connections
+        self._retaining = retaining
         self._too_old = too_old
 
     async def prepare(self, spec: topic_moves.TopicMoveSpec, view: MeshView, way: tuple[Place, Place]) -> None:
         """Creates the topic on its target; refused if the topic can't move there. `way`: source and target."""
         table = view.state.effective
         stitched = is_stitched(spec)
+        refuse_users(spec.topic, way, view.record_rules.values())
         if stitched:
-            self._check_understood()
-            refuse_users(spec.topic, way, view.record_rules.values())
+            self.check_understood()
             refuse_replays(spec.topic, way, view.replays.open.values())
         try:
-            here, there = await asyncio.gather(*(self._side(table, place) for place in way))
+            here, there = await asyncio.gather(*(self.side(table, place) for place in way))
             check_sides(spec.topic, here, there, stitched=stitched)
             if stitched:
                 await self._check_log(spec.topic, table, here, there)
-            if not there.partitions and not is_rehearsal.get():
-                await self._create(table, here, there)
-                check_sides(spec.topic, here, await self._side(table, there.place), stitched=stitched)
+            if is_rehearsal.get():
+                return
+            if not there.partitions:
+                await self.create(table, here, there, stitched=stitched)
+                check_sides(spec.topic, here, await self.side(table, there.place), stitched=stitched)
+            elif stitched:
+                await self._retaining.come_back(spec.topic, there.place, _retention(here))
         except UnreachableError as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the move does not begin") from None
 
@@ -62,25 +74,34 @@ class Preparation:
         read = {name: {each for each, _ in group.share_lags} for name, group in groups.items()}
         refuse_shares(topic, place, read)
 
-    async def _create(self, table: RoutingTable, here: Side, there: Side) -> None:
+    async def create(self, table: RoutingTable, here: Side, there: Side, *, stitched: bool) -> None:
+        """Creates the topic `there`, with the partitions and the settings of the one `here`."""
         source, target = (table.clusters[side.place.cluster] for side in (here, there))
-        settings = await self._connections.topic_settings(source, [here.place.upstream_topic])
-        wanted = {there.place.upstream_topic: (here.partitions, settings[here.place.upstream_topic])}
-        await self._connections.create_topics(target, wanted)
+        settings = (await self._connections.topic_settings(source, [here.place.upstream_topic]))[
+            here.place.upstream_topic
+        ]
+        if stitched:  # its retention holds over all parts, so the default of another cluster must not shorten it
+            settings = {**settings, **_retention(here)}
+        await self._connections.create_topics(target, {there.place.upstream_topic: (here.partitions, settings)})
 
-    async def _side(self, table: RoutingTable, place: Place) -> Side:
+    async def side(self, table: RoutingTable, place: Place) -> Side:
+        """The topic as its cluster has it now."""
         cluster: UpstreamCluster = table.clusters[place.cluster]
         topic = place.upstream_topic
         partitions = await self._connections.partitions_of(cluster, topic) or 0
         settings = await self._connections.effective_settings(cluster, [topic], SETTINGS) if partitions else {}
         return Side(place, partitions, settings.get(topic, {}))
 
-    def _check_understood(self) -> None:
+    def check_understood(self, table_format: int = STITCH_POLICY.table_format) -> None:
         """A member of an older release passes over the parts: its clients would see the offsets of clusters."""
-        for kind, name, version in self._too_old(STITCH_POLICY.table_format):
+        for kind, name, version in self._too_old(table_format):
             raise NotAllowed(
                 "ROUTER_TOO_OLD" if kind == "router" else "GATEWAY_TOO_OLD",
                 f"members/{name}",
                 f"{kind} {name!r} is of release {version or 'unknown'}, which passes over the parts of a stitched log: "
                 "clients would see wrong offsets. Upgrade it, or stop it, then retry",
             )
+
+
+def _retention(of: Side) -> dict[str, str]:
+    return {name: of.settings[name] for name in RETENTION if name in of.settings}

@@ -202,7 +202,7 @@ class Looking:
         wanted: dict[str, dict[str, int]] = {}
         names: dict[Place, str] = {}
         for each in topics:
-            earlier = self._parts(each.name, each.place)[:-1]
+            earlier = [part for part in self._parts(each.name, each.place)[:-1] if not part.is_past]
             for place in (each.place, *(Place(part.cluster, part.topic) for part in earlier)):
                 wanted.setdefault(place.cluster, {})[place.upstream_topic] = each.partitions
                 names[place] = each.name

@@ -11,8 +11,8 @@ from mesh.routing import RoutingTable
 from mesh.rpc import drains
 from services.control.domain.drains.drains import LEFT, MINUTES_OF_A_DAY, MOST_TOPICS, WAITING, move_of
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.records.uses import users_of_topic
 from services.control.domain.topic_moves.moves import Side, TopicMoves, check_sides, source_of
+from services.control.domain.topic_moves.users_of_topics import refuse_users
 from services.control.domain.topics.topics import SeenTopic
 
 USUAL_BYTES_PER_SECOND = 20_000_000
@@ -96,16 +96,16 @@ def _obstacles(
     if candidate.source.place.upstream_topic in own_topics:
         yield "the mesh itself keeps its log or its audit there; it stays with the mesh's home"
         return
+    way = candidate.source.place, candidate.target.place
     try:
         source_of(move_of(spec, candidate.topic), table)
         check_sides(candidate.topic, candidate.source, candidate.target)
     except (NotAllowed, InvalidField) as refusal:
         yield refusal.message
-    for rule_id, how in users_of_topic(candidate.source.place, rules):
-        yield (
-            f"record rule {rule_id!r} {how} it on {candidate.source.place.cluster!r}, and would not follow the topic; "
-            "remove the rule, or make it one about the new cluster"
-        )
+    try:
+        refuse_users(candidate.topic, way, rules)
+    except NotAllowed as refusal:
+        yield refusal.message
     for move in moves.open.values():
         if move.spec.topic == candidate.topic:
             yield f"{move.name} moves it already"

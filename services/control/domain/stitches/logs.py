@@ -11,7 +11,7 @@ Theory of operation
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -63,7 +63,7 @@ def continued(
     assert route is not None, "the rules lead a topic that moves to its source"
     known = log_of(table, topic)
     before = len(in_force(known, route.stay))
-    log = stitches.StitchedLog(topic=topic, parts=[] if known is None else known.parts[:before])
+    log = stitches.StitchedLog(topic=topic) if known is None else with_parts(known, known.parts[:before])
     if not log.parts:
         log.parts.append(_part(route.stay, dict.fromkeys(ends, 0), dict.fromkeys(ends, 0)))
     shifts = [each.shift for each in log.parts[-1].partitions]
@@ -72,6 +72,13 @@ def continued(
     part.begin_time.FromDatetime(now)
     log.parts.append(part)
     return log
+
+
+def with_parts(log: stitches.StitchedLog, parts: Iterable[stitches.LogPart]) -> stitches.StitchedLog:
+    """The same log with other parts."""
+    after = stitches.StitchedLog(topic=log.topic, fork_of=log.fork_of, past_bytes_per_second=log.past_bytes_per_second)
+    after.parts.extend(parts)
+    return after
 
 
 def whole(stay: Stay) -> stitches.LogPart:
@@ -101,7 +108,7 @@ def taken_back(table: RoutingTable, topic: str) -> events.StitchedLogsChanged | 
         return None
     first = log.parts[0]
     is_own = count == 1 and not any(each.start or each.shift for each in first.partitions)
-    return set_to(topic, None if is_own else stitches.StitchedLog(topic=topic, parts=log.parts[:count]))
+    return set_to(topic, None if is_own else with_parts(log, log.parts[:count]))
 
 
 def check_target(topic: str, parts: Sequence[LogPart], target: Place, there: Mapping[int, LogRange]) -> None:
@@ -143,8 +150,14 @@ def check_room(table: RoutingTable, topic: str, partitions: int) -> None:
             f"{len(parts[-1].shifts)}: a stitched topic keeps the partitions that it has"
         )
         raise NotAllowed("OTHER_PARTITIONS", f"topics/{topic}", text)
+    check_entries(table, topic, 2 * partitions)
+
+
+def check_entries(table: RoutingTable, topic: str, more: int) -> None:
+    """Refuses more logs, or more partitions of all parts, than gateways can hold."""
+    logs = logs_of(table)
     entries = sum(len(part.partitions) for log in logs.values() for part in log.parts)
-    if (topic not in logs and len(logs) >= MOST_LOGS) or entries + 2 * partitions > MOST_ENTRIES:
+    if (topic not in logs and len(logs) >= MOST_LOGS) or entries + more > MOST_ENTRIES:
         text = (
             f"the mesh has {len(logs)} stitched logs with {entries} partitions in their parts, and {MOST_LOGS} logs "
             f"with {MOST_ENTRIES} are possible; wait until old parts have expired, or move the topic with its records"
@@ -226,7 +239,7 @@ def dissolved(
         return None
     if oldest is not None and not has_expired(parts, 0, oldest):
         return None
-    return set_to(topic, stitches.StitchedLog(topic=topic, parts=log.parts[1:]))
+    return set_to(topic, with_parts(log, log.parts[1:]))
 
 
 def has_expired(parts: Sequence[LogPart], place: int, there: Mapping[int, LogRange]) -> bool:

@@ -169,13 +169,7 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
     route = table.route(spec.topic)
     if route is None:
         raise InvalidField("spec.topic", f"no rule leads topic {spec.topic!r} to a cluster")
-    for version in table.living_rules.about_some:
-        if version.rule.match.subject is Subject.TOPIC and version.rule.match.matches(spec.topic):
-            text = (
-                f"rule {version.rule.rule_id!r} leads topic {spec.topic!r} elsewhere for some clients, and a move is "
-                "for all; remove the rule first"
-            )
-            raise NotAllowed("TOPIC_DIFFERS_BY_CLIENT", f"rules/{version.rule.rule_id}", text)
+    refuse_differing(table, spec.topic)
     if route.cluster == spec.target_cluster:
         raise NotAllowed("TOPIC_IS_THERE", f"topics/{spec.topic}", f"topic {spec.topic!r} is on {route.cluster!r}")
     if not is_stitched(spec) and log_of(table, spec.topic) is not None:
@@ -185,6 +179,17 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
         )
         raise NotAllowed("LOG_IS_STITCHED", f"topics/{spec.topic}", text)
     return Place(route.cluster, route.upstream_topic), Place(spec.target_cluster, route.upstream_topic)
+
+
+def refuse_differing(table: RoutingTable, topic: str) -> None:
+    """Refuses a topic that some clients have elsewhere."""
+    for version in table.living_rules.about_some:
+        if version.rule.match.subject is Subject.TOPIC and version.rule.match.matches(topic):
+            text = (
+                f"rule {version.rule.rule_id!r} leads topic {topic!r} elsewhere for some clients, and a log is one "
+                "for all; remove the rule first"
+            )
+            raise NotAllowed("TOPIC_DIFFERS_BY_CLIENT", f"rules/{version.rule.rule_id}", text)
 
 
 def check_sides(topic: str, source: Side, target: Side, *, stitched: bool = False) -> None:

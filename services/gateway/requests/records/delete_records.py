@@ -37,7 +37,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
     asked = {(topic.name, p.partition_index): p for topic in message.topics for p in topic.partitions}
     left = [Wanted(*slot, Deletion.of(*slot, each.offset, mesh)) for slot, each in asked.items()]
-    results: dict[tuple[str, int], DeleteRecordsPartitionResult] = {}
+    results = {
+        (w.topic, w.partition): _failed(w.partition, ErrorCode.POLICY_VIOLATION) for w in left if w.item.is_refused
+    }
+    left = [w for w in left if not w.item.is_refused]
     while left:
         left = [replace(w, cluster=w.item.cluster) for w in left]
         results |= yield from ask_leaders(mesh, left, question, DeleteRecordsResponse, _results_of, _failed)

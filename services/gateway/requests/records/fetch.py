@@ -73,12 +73,13 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     waits, reading = Waiting(), read_in_parts(wish.wanted, mesh)
     if concerns(mesh.table, message.isolation_level):
         waits = yield from waiting_at(reading.wanted, reading.parts, mesh)
-    wanted, limits = waits.others(reading.wanted), waits.within(limits)
-    if not wanted and waits.slots:
+    wanted, limits = waits.others(reading.wanted), reading.within(waits.within(limits))
+    if not wanted and (waits.slots or reading.aside):
         yield Gather((), lambda _: False, limits.wait_s)
     poll = Poll(mesh, wanted, request.version, message.isolation_level, limits, not wish.alone, reading.parts)
     poll.refused.update(reading.refused)
     poll.waiting = waits.slots
+    poll.shown_as, poll.leaves_out = reading.shown_as, bool(reading.aside)
     answer = yield from _polled(mesh, wish, poll, counted)
     return answer
 
@@ -119,7 +120,10 @@ def ended_in_doubt(request: Request, mesh: MeshView, doubted: Doubted, began: fl
         counted.since(began)
     wish = Wish(doubted.wanted, doubted.session, doubted.epoch)
     limits = doubted.limits.within(mesh.poll_bytes)
-    poll = Poll(mesh, wish.wanted, request.version, doubted.isolation_level, limits, not wish.alone)
+    reading = read_in_parts(wish.wanted, mesh)
+    version, isolation_level = request.version, doubted.isolation_level
+    poll = Poll(mesh, reading.wanted, version, isolation_level, limits, not wish.alone, reading.parts)
+    poll.refused.update(reading.refused)
     poll.found.update(doubted.found)
     poll.asked.update(doubted.asked)
     answer = yield from _polled(mesh, wish, poll, counted)

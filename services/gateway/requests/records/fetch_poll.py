@@ -135,6 +135,10 @@ class Poll:
     """Whether the client has a session with the gateway, or is about to get one."""
     parts_read: Mapping[Slot, Stretch] = field(default_factory=dict)
     """The parts that partitions of stitched logs are read from."""
+    shown_as: Mapping[Slot, Slot] = field(default_factory=dict)
+    """Names in requests for the past of forks -> the names that the client has for it."""
+    leaves_out: bool = False
+    """The client wants other partitions besides, which wait for their turn."""
     found: dict[Slot, Found] = field(default_factory=dict)
     """The partitions that brokers have answered."""
     waiting: Mapping[Slot, Marks] = field(default_factory=dict)
@@ -186,7 +190,7 @@ class Poll:
         """The last marks of the partitions that no broker has answered in this poll, as clients see them."""
         parts = self.parts_read
         return {
-            slot: parts[slot].shown_marks(marks) if slot in parts else marks
+            self.shown_as.get(slot, slot): parts[slot].shown_marks(marks) if slot in parts else marks
             for slot, marks in self.marks_of_brokers().items()
         }
 
@@ -371,7 +375,7 @@ class Poll:
 
     def _look_at_whole(self, question: _Question) -> None:
         scan, outcome = question.scan, question.outcome
-        alone = len(self.parts) == 1 and not self.refused and not question.taken_up
+        alone = len(self.parts) == 1 and not (self.refused or self.leaves_out or question.taken_up)
         if alone and scan is not None and scan.untouched and question.fetches.session_id == NO_SESSION:
             self.whole = outcome if isinstance(outcome, RawResponse) else None
 

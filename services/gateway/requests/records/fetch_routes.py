@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from mesh.routing import Route as TableRoute
 from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge
-from services.gateway.requests.records.stitched import is_stitched
+from services.gateway.requests.records.stitched import Stretch, present_parts
 from services.gateway.requests.topic_ids import known_name, mesh_topic_id
 from services.gateway.requests.topic_names import KnownCluster
 from services.gateway.requests.traffic.tally import Tally
@@ -31,6 +31,7 @@ class Route:
         "lowest",
         "name",
         "plain",
+        "presents",
         "receipts",
         "rule_id",
         "tally",
@@ -45,6 +46,7 @@ class Route:
         knowledge: ClusterKnowledge,
         leaders: tuple[int | None, ...],
         versions: tuple[int, int],
+        presents: tuple[Stretch | None, ...] = (),
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -60,10 +62,16 @@ class Route:
         self.leaders = leaders
         self.lowest, self.highest = versions
         """The versions of Fetch that the cluster speaks."""
+        self.presents = presents
+        """The present part of each partition. Empty: clients see the offsets of the cluster."""
         self.tally: Tally | None = None
         """That of the topic in the traffic of its client, until it has ended."""
         self.receipts: tuple[int, dict[int, Sent]] = (-1, {})
         """The interval, and by partition what the client was sent in this interval."""
+
+    def present(self, partition: int) -> Stretch | None:
+        """The present part of a partition; None: clients see the offsets of the cluster."""
+        return self.presents[partition] if 0 <= partition < len(self.presents) else None
 
 
 def route_to(
@@ -74,10 +82,13 @@ def route_to(
     route = None if name is None else table.route(name)
     if name is None or route is None or route.cluster not in known or known[route.cluster].naming:
         return None
-    if memory.protection.rules_for(name) or is_stitched(name, route, memory):
+    if memory.protection.rules_for(name):
+        return None
+    presents = present_parts(name, route, memory)
+    if any(part is not None and (part.cluster, part.topic) != (route.cluster, name) for part in presents):
         return None
     knowledge = known[route.cluster].by_own_names
     topic, versions = knowledge.topics.get(name), knowledge.versions.get(ApiKey.FETCH)
     if topic is None or name in knowledge.stale or versions is None:
         return None
-    return Route(name, mesh_topic_id(mesh_id, name), route, knowledge, topic.leaders, versions)
+    return Route(name, mesh_topic_id(mesh_id, name), route, knowledge, topic.leaders, versions, presents)

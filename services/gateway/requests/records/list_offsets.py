@@ -5,7 +5,7 @@ For `read_committed` readers of several clusters, an end is not behind the offse
 (`stitched_ends`).
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,9 +43,11 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     results: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
     left = wanted
     while left:
-        left = [replace(w, cluster=searches[w.topic, w.partition].cluster) for w in left]
-        results |= yield from ask_leaders(mesh, left, question, ListOffsetsResponse, _results_of, _failed)
-        left = [w for w in left if not searches[w.topic, w.partition].take(results[w.topic, w.partition])]
+        turn, later = _in_turn(left, searches)
+        told = yield from ask_leaders(mesh, turn.values(), question, ListOffsetsResponse, _results_of, _failed)
+        results |= {slot: told[w.topic, w.partition] for slot, w in turn.items()}
+        goes_on = {slot for slot in turn if not searches[slot].take(results[slot])}
+        left = [w for w in left if (w.topic, w.partition) in goes_on] + later
     for result in results.values():
         result.leader_epoch = NO_EPOCH
     if concerns(mesh.table, message.isolation_level) and any(w.item.timestamp >= LATEST for w in wanted):
@@ -56,6 +58,24 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             for topic in message.topics
         ]
     )
+
+
+def _in_turn(
+    left: Iterable[Wanted[ListOffsetsPartition]], searches: Mapping[tuple[str, int], OffsetSearch]
+) -> tuple[dict[tuple[str, int], Wanted[ListOffsetsPartition]], list[Wanted[ListOffsetsPartition]]]:
+    """The partitions as the next questions name them, and those that wait: a question names a log once."""
+    turn: dict[tuple[str, int], Wanted[ListOffsetsPartition]] = {}
+    later: list[Wanted[ListOffsetsPartition]] = []
+    named: set[tuple[str, int]] = set()
+    for w in left:
+        search = searches[w.topic, w.partition]
+        asked = search.asked_as(w.topic), w.partition
+        if asked in named:
+            later.append(w)
+        else:
+            named.add(asked)
+            turn[w.topic, w.partition] = replace(w, topic=asked[0], cluster=search.cluster)
+    return turn, later
 
 
 def _hold_back(

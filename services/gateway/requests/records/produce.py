@@ -296,7 +296,7 @@ def _take(
             result.current_leader.leader_id = result.current_leader.leader_epoch = -1
             if produce.scan.transactional_id is not None:
                 id_ = produce.scan.transactional_id
-                result.error_code = bearable(result.error_code, place.cluster, id_, produce.mesh)
+                result.error_code = bearable(result.error_code, wanted.topic, place.cluster, id_, produce.mesh)
             if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and slot in produce.batches:
                 result.error_code = MAYBE_WRITTEN
             produce.results[slot] = result

@@ -6,6 +6,6 @@ cdef class Route:
     cdef public Py_ssize_t edition, highest, lowest
     cdef public bytes called, written
     cdef public str cluster, name
-    cdef public tuple leaders
+    cdef public tuple leaders, shifts
     cdef public object before, knowledge, route
     cdef public Tally tally

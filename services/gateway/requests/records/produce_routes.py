@@ -7,7 +7,7 @@ from mesh.routing import Route as TableRoute
 from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.records.seams import seam_of
-from services.gateway.requests.records.stitched import is_stitched
+from services.gateway.requests.records.stitched import present_parts
 from services.gateway.requests.topic_ids import known_name
 from services.gateway.requests.topic_names import KnownCluster
 from services.gateway.requests.traffic.tally import Tally
@@ -34,6 +34,7 @@ class Route:
         "lowest",
         "name",
         "route",
+        "shifts",
         "tally",
         "written",
     )
@@ -46,6 +47,7 @@ class Route:
         leaders: tuple[int | None, ...],
         is_single: bool,
         versions: tuple[int, int],
+        shifts: tuple[int, ...] = (),
     ) -> None:
         self.name = name
         self.called = name.encode()
@@ -60,6 +62,8 @@ class Route:
         """Whether all partitions have a single replica, so that the broker waits for no other one."""
         self.lowest, self.highest = versions
         """The versions of Produce that the cluster speaks."""
+        self.shifts = shifts
+        """By partition: added to offsets of the cluster, it gives those that clients see. Empty: both are the same."""
         self.tally: Tally | None = None
         """That of the topic in the traffic of its client, until it has ended."""
 
@@ -95,11 +99,12 @@ def route_to(
         return None
     if name in memory.rehearsals:
         return None
-    if memory.validation.rules_for(name) or memory.protection.rules_for(name) or is_stitched(name, route, memory):
+    if memory.validation.rules_for(name) or memory.protection.rules_for(name):
         return None
     knowledge = known[route.cluster].by_own_names
     topic, versions = knowledge.topics.get(name), knowledge.versions.get(ApiKey.PRODUCE)
     if topic is None or name in knowledge.stale or versions is None:
         return None
     is_single = all(topic.is_single(number) for number in range(len(topic.leaders)))
-    return Route(name, route, knowledge, topic.leaders, is_single, versions)
+    shifts = tuple(0 if part is None else part.shift for part in present_parts(name, route, memory))
+    return Route(name, route, knowledge, topic.leaders, is_single, versions, shifts)

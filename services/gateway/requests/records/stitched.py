@@ -8,6 +8,8 @@ Theory of operation
 3. A partition that a cluster has got after the cut has no older parts: its offsets are those of the cluster.
 4. A request can name a topic in one way on each cluster: as the newest part there is called. An older part of another
    name counts as a part whose cluster is away.
+5. The past of a fork is read by the name of the topic that it is from, so that all which holds for that topic's records
+   (names, protection) holds for the past. It counts as a part whose cluster is away while a rule renames that topic.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class Part(Enum):
 
     OLD = "old"
     PRESENT = "present"
+    PAST = "past"
+    """That of the topic which a fork is from."""
 
 
 class Stretch(NamedTuple):
@@ -53,6 +57,12 @@ class Stretch(NamedTuple):
     present: int
     """The start of the present part."""
     is_first: bool
+    is_past: bool = False
+    """The records are those of the topic that the log is a fork of."""
+
+    def asked_as(self, topic: str) -> str:
+        """The name of this topic in requests about the part."""
+        return self.topic if self.is_past else topic
 
     def place(self, partition: int) -> LogPlace:
         """The log on the cluster."""
@@ -106,9 +116,10 @@ def stretches_of(parts: Sequence[LogPart], partition: int) -> Stretches:
         if partition >= len(part.starts):
             break
         start, shift = part.starts[partition], part.shifts[partition]
-        cluster = part.cluster if names.setdefault(part.cluster, part.topic) == part.topic else NO_CLUSTER
+        is_named = part.is_past or names.setdefault(part.cluster, part.topic) == part.topic
+        cluster = part.cluster if is_named else NO_CLUSTER
         if end is None or start < end:
-            found.append(Stretch(cluster, part.topic, shift, start, end, present, False))
+            found.append(Stretch(cluster, part.topic, shift, start, end, present, False, part.is_past))
             end = start
     found[-1] = found[-1]._replace(is_first=True)
     return () if len(found) == 1 and not found[0].shift else tuple(reversed(found))
@@ -120,7 +131,28 @@ def stretches(topic: str | bytes, partition: int, mesh: MeshView) -> Stretches:
     if not logs or not isinstance(topic, str) or topic not in logs:
         return ()
     route = mesh.table.route(topic)
-    return () if route is None else stretches_of(logs[topic].up_to(route.stay), partition)
+    if route is None:
+        return ()
+    parts = stretches_of(logs[topic].up_to(route.stay), partition)
+    if not logs[topic].fork_of:
+        return parts
+    return tuple(part if _has_own_name(part, mesh) else part._replace(cluster=NO_CLUSTER) for part in parts)
+
+
+def _has_own_name(part: Stretch, mesh: MeshView) -> bool:
+    """Whether requests that name the past of a fork reach it: no rule gives its topic another name there."""
+    route = mesh.table.route(part.topic) if part.is_past else None
+    names = (
+        {part.topic}
+        if route is None
+        else {
+            stay.upstream_topic
+            for stay in (route.stay, route.before)
+            if stay is not None and stay.cluster == part.cluster
+        }
+    )
+    names.add(mesh.memory.stitches.names.get(part.cluster, {}).get(part.topic, part.topic))
+    return not part.is_past or names == {part.topic}
 
 
 def is_stitched(topic: str, route: Route, memory: Memory) -> bool:
@@ -130,6 +162,15 @@ def is_stitched(topic: str, route: Route, memory: Memory) -> bool:
         return False
     parts = log.up_to(route.stay)
     return len(parts) > 1 or any(shift for part in parts for shift in part.shifts)
+
+
+def present_parts(topic: str, route: Route, memory: Memory) -> tuple[Stretch | None, ...]:
+    """The present part of each partition; empty: clients see the offsets of the topic's cluster."""
+    if not is_stitched(topic, route, memory):
+        return ()
+    parts = memory.stitches.logs[topic].up_to(route.stay)
+    of_partitions = (stretches_of(parts, partition) for partition in range(len(parts[-1].starts)))
+    return tuple(found[-1] if found else None for found in of_partitions)
 
 
 def at(parts: Iterable[Stretch], offset: int) -> Stretch | None:

@@ -5,7 +5,7 @@
 2. An offset that a cluster reports behind the end of an old part is no offset of the log: the next part is asked. An
    offset in front of a part's start is taken for that start, because its cluster has the topic's earlier records too.
 3. Records are deleted in the old parts first. A part whose cluster is away stops the deletion with its error, before
-   records behind it are deleted.
+   records behind it are deleted. A log that begins with another topic's records deletes none.
 """
 
 from dataclasses import dataclass
@@ -39,6 +39,10 @@ class OffsetSearch:
     @property
     def cluster(self) -> str | None:
         return self.left[0].cluster if self.left else None
+
+    def asked_as(self, topic: str) -> str:
+        """The name of the topic in the next question."""
+        return self.left[0].asked_as(topic) if self.left else topic
 
     @property
     def asked(self) -> Stretch | None:
@@ -79,10 +83,14 @@ class Deletion:
     """As clients see it."""
     left: list[Stretch]
     """The parts to ask; the first of them is asked next."""
+    is_refused: bool = False
+    """The log of a fork begins with records of another topic, so its start can't be moved."""
 
     @classmethod
     def of(cls, topic: str, partition: int, offset: int, mesh: MeshView) -> "Deletion":
         parts = stretches(topic, partition, mesh)
+        if any(part.is_past for part in parts):
+            return cls(offset, [], is_refused=True)
         if offset < 0:
             return cls(offset, list(parts if offset == HIGH_WATERMARK else parts[-1:]))
         return cls(offset, [part for part in parts if part.is_first or part.start < offset])

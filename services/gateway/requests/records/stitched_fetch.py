@@ -6,10 +6,11 @@
    consumer wait, because a transaction is open or replicas are behind; or it has lost these records. The end of the
    leader's own log decides. If the records are lost, the answer is OFFSET_OUT_OF_RANGE. The cluster itself gives the
    same answer for records that retention has taken.
-3. An old part whose cluster is away gets NOT_LEADER_OR_FOLLOWER, as any partition does.
+3. The past of a fork is read by the name of the topic that it is from (`past_reads`). The poll knows it by that name.
+4. An old part whose cluster is away gets NOT_LEADER_OR_FOLLOWER, as any partition does.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import structlog
@@ -17,9 +18,10 @@ import structlog
 from mesh.transactions import LogPlace
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Command, MeshView, Unreachable, ask_all
-from services.gateway.requests.records.broker_fetches import Found
+from services.gateway.requests.records.broker_fetches import Found, Limits
 from services.gateway.requests.records.fetch_poll import Poll
 from services.gateway.requests.records.fetch_sessions import Position, Slot
+from services.gateway.requests.records.past_reads import TURN_S
 from services.gateway.requests.records.replication import DEBUGGER
 from services.gateway.requests.records.stitched import Part, Stretch, at, stretches
 from services.gateway.requests.transactions.stable_offsets import READ_UNCOMMITTED, question
@@ -38,6 +40,17 @@ class Reading(NamedTuple):
     parts: Mapping[Slot, Stretch]
     """The parts that partitions of stitched logs are read from."""
     refused: dict[Slot, ErrorCode]
+    shown_as: Mapping[Slot, Slot] = {}
+    """Names in requests for the past of forks -> the names that the client has for it."""
+    aside: Mapping[Slot, float] = {}
+    """Partitions of the client that this poll does not ask for, and for how many seconds."""
+
+    def within(self, limits: Limits) -> Limits:
+        """Partitions that wait have their turn soon."""
+        if not self.aside:
+            return limits
+        max_wait_ms = min(limits.max_wait_ms, round(1000 * min(self.aside.values())))
+        return Limits(max_wait_ms, limits.min_bytes, limits.max_bytes, limits.rack_id)
 
 
 def read_in_parts(wanted: Mapping[Slot, Position], mesh: MeshView) -> Reading:
@@ -46,6 +59,7 @@ def read_in_parts(wanted: Mapping[Slot, Position], mesh: MeshView) -> Reading:
     converted: dict[Slot, Position] = {}
     parts_read: dict[Slot, Stretch] = {}
     refused: dict[Slot, ErrorCode] = {}
+    past: list[tuple[Slot, Position, Stretch]] = []
     for slot, position in wanted.items():
         parts = stretches(*slot, mesh)
         part = at(parts, position.offset)
@@ -53,12 +67,44 @@ def read_in_parts(wanted: Mapping[Slot, Position], mesh: MeshView) -> Reading:
             converted[slot] = position
         elif part is None:
             refused[slot] = ErrorCode.OFFSET_OUT_OF_RANGE
+        elif part.is_past:
+            past.append((slot, Position(part.there(position.offset), position.max_bytes), part))
         else:
             converted[slot] = Position(part.there(position.offset), position.max_bytes)
             parts_read[slot] = part
-    for which in {Part.PRESENT if part.end is None else Part.OLD for part in parts_read.values()}:
+    reading = Reading(converted, parts_read, refused, {}, {})
+    if past:
+        reading = _with_past(reading, past, mesh)
+    for which in {_kind_of(part) for part in reading.parts.values()}:
         mesh.memory.on_part(which)
-    return Reading(converted, parts_read, refused)
+    return reading
+
+
+def _kind_of(part: Stretch) -> Part:
+    if part.is_past:
+        return Part.PAST
+    return Part.PRESENT if part.end is None else Part.OLD
+
+
+def _with_past(reading: Reading, past: Iterable[tuple[Slot, Position, Stretch]], mesh: MeshView) -> Reading:
+    """The partitions that have their turn, by their names in requests."""
+    wanted, parts, aside = dict(reading.wanted), dict(reading.parts), dict(reading.aside)
+    shown_as: dict[Slot, Slot] = {}
+    for slot, wish, part in past:
+        topic, asked = str(slot[0]), (part.topic, slot[1])
+        wait_s = mesh.memory.past_reads.wait_s(topic, mesh.now)
+        bound = mesh.memory.stitches.logs[topic].past_bytes_per_second
+        position = Position(wish.offset, min(wish.max_bytes, bound)) if bound else wish
+        if not wait_s and asked in wanted:  # a turn for each of them, now and then
+            if mesh.random_bits(1):
+                wait_s = TURN_S
+            else:
+                aside[shown_as.get(asked, asked)] = TURN_S
+        if wait_s:
+            aside[slot] = wait_s
+        else:
+            wanted[asked], parts[asked], shown_as[asked] = position, part, slot
+    return reading._replace(wanted=wanted, parts=parts, shown_as=shown_as, aside=aside)
 
 
 def find_lost_ends(poll: Poll) -> Generator[Command, Any, None]:
@@ -124,6 +170,20 @@ def show(poll: Poll) -> None:
         slot: poll.parts_read[slot].shown_marks(marks) if slot in poll.parts_read else marks
         for slot, marks in poll.waiting.items()
     }
+    if poll.shown_as:
+        _count_past(poll)
+        poll.found = {poll.shown_as.get(slot, slot): found for slot, found in poll.found.items()}
+        poll.refused = {poll.shown_as.get(slot, slot): error for slot, error in poll.refused.items()}
+        poll.waiting = {poll.shown_as.get(slot, slot): marks for slot, marks in poll.waiting.items()}
+
+
+def _count_past(poll: Poll) -> None:
+    logs, memory = poll.mesh.memory.stitches.logs, poll.mesh.memory
+    for asked, (topic, _) in poll.shown_as.items():
+        log_of_fork, found = logs.get(str(topic)), poll.found.get(asked)
+        if found is not None and log_of_fork is not None and log_of_fork.past_bytes_per_second:
+            size = found.part.record_bytes
+            memory.past_reads.count(log_of_fork.topic, size, log_of_fork.past_bytes_per_second, poll.mesh.now)
 
 
 def _shown(found: Found, stretch: Stretch) -> Found:

@@ -29,6 +29,10 @@ MOVED = ErrorCode.TRANSACTION_ABORTABLE
 """For an identity from another home: its producer aborts, and gets one at the new home with the answer (`end`), or asks
 for one when it hears of it again. Clients of any age do so; of INVALID_PRODUCER_ID_MAPPING Java producers die here."""
 
+FORGOTTEN = ErrorCode.UNKNOWN_PRODUCER_ID
+"""For sequences that the cluster can't take: the producer gets its next epoch, and begins at 0. Of
+OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka dies here, and after `MOVED` it goes on with its sequences."""
+
 Closed = Mapping[str, ErrorCode]
 """Topics that the transaction may not write to, with the reason."""
 
@@ -102,9 +106,16 @@ def in_parts_left(
     return found
 
 
-def bearable(error: int, cluster: str, transactional_id: str, mesh: MeshView) -> int:
+def bearable(error: int, topic: str, cluster: str, transactional_id: str, mesh: MeshView) -> int:
     """A broker's error as a transactional producer bears it. One whose id has moved is not known at its new home. One
-    whose part on another cluster has timed out goes by an old identity there: home says who was replaced."""
+    whose part on another cluster has timed out goes by an old identity there: home says who was replaced.
+
+    A cluster to which a topic comes back remembers the producer's last sequence of the earlier stay. A producer of the
+    first protocol has counted on meanwhile, under the same identity.
+    """
+    if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        route = mesh.table.route(topic)
+        return FORGOTTEN if route is not None and route.visit > 1 else error
     if error in FENCED and cluster != transaction_home(transactional_id, mesh):
         forget_part(cluster, transactional_id, mesh)
         return MOVED

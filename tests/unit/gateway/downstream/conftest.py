@@ -10,6 +10,10 @@ import pytest
 
 from mesh.lifecycle import Lifecycle
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing.policies import Policies
+from mesh.rpc import stitches
+from mesh.stitches import LogPart, StitchedLog
+from mesh.stitches.codec import log_to_proto
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
@@ -28,6 +32,8 @@ class Stage:
     c1: ScriptedBroker
     c2: ScriptedBroker
     connect: Callable[[], Awaitable[RawClient]]
+    logs: tuple[StitchedLog, ...] = ()
+    """The stitched logs of its tables."""
 
     def table(self, revision: int, **topics: str) -> RoutingTable:
         """A table with these topics and their clusters: `table(2, apples="c2")`."""
@@ -39,7 +45,14 @@ class Stage:
             RuleVersion(ForwardingRule(topic, ExactName(topic), cluster), float(rank), revision)
             for rank, (topic, cluster) in enumerate(topics.items())
         ]
-        return RoutingTable(revision, clusters, rules)
+        policy = stitches.StitchPolicy(logs=map(log_to_proto, self.logs), revision=revision) if self.logs else None
+        return RoutingTable(revision, clusters, rules, policies=Policies(stitch_policy=policy))
+
+    def stitch_apples(self, partitions: int) -> None:
+        """`apples` were on c2 up to offset 30, and are on c1 from its offset 23 on."""
+        old = LogPart("c2", "apples", 1, (0,) * partitions, (0,) * partitions)
+        present = LogPart("c1", "apples", 1, (30,) * partitions, (7,) * partitions)
+        self.logs = (StitchedLog("apples", (old, present)),)
 
 
 @pytest.fixture

@@ -222,7 +222,8 @@ def forwards_by(stage: Stage, kind: type[ForwarderT]) -> ForwarderT:
 
 
 @pytest.mark.parametrize("seed", mostly(range(4), range(4, 16)))
-async def test_all_is_heard_as_by_plans(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stitched", [False, True])
+async def test_all_is_heard_as_by_plans(seed: int, stitched: bool, tmp_path: Path) -> None:
     chance = random.Random(seed)
     version, several = chance.choice(range(4, 19)), seed % 2 == 0
     partitions = chance.choice((1, 2, 12))
@@ -233,6 +234,8 @@ async def test_all_is_heard_as_by_plans(seed: int, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         stages = [await stack.enter_async_context(staged(tmp_path / name)) for name in ("forwarded", "planned")]
         for stage in stages:
+            if stitched:
+                stage.stitch_apples(partitions)
             stage.c1.topics = stage.c2.topics = dict.fromkeys(TOPICS, partitions)
             stage.gateway.mesh.run_table(stage.table(2, **tables[0]))
         brokers = [told_by(stage, seed) for stage in stages]

@@ -189,11 +189,14 @@ def forwards_by(stage: Stage, kind: type[ForwarderT]) -> ForwarderT:
 
 
 @pytest.mark.parametrize("seed", mostly(range(3), range(3, 12)))
-async def test_all_is_heard_as_by_plans(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stitched", [False, True])
+async def test_all_is_heard_as_by_plans(seed: int, stitched: bool, tmp_path: Path) -> None:
     moves = seed % 2 == 0
     async with AsyncExitStack() as stack:
         stages = [await stack.enter_async_context(staged(tmp_path / name)) for name in ("forwarded", "planned")]
         for stage in stages:
+            if stitched:
+                stage.stitch_apples(2)
             stage.gateway.mesh.run_table(stage.table(2, apples="c1", bananas="c1"))
             answer_by(seed, REFUSED if moves else NOT_LED, stage)
         clients = [await stage.connect() for stage in stages]

@@ -2,7 +2,7 @@ cimport cython
 
 from . cimport octets, readers
 
-cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _FLEXIBLE
+cdef Py_ssize_t _IDS_SINCE, _LENGTH_FROM, _MAX_ENTRIES, _FLEXIBLE
 
 
 @cython.final
@@ -50,3 +50,11 @@ cdef Py_ssize_t _fetched_partitions(
 
 @cython.locals(count=Py_ssize_t)
 cdef Py_ssize_t _skip_aborted(const unsigned char *data, Py_ssize_t at, Py_ssize_t end, bint flexible) except -1
+
+@cython.locals(
+    data="const unsigned char *", flexible=bint, count=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t, field=str,
+)
+cpdef show_offsets(
+    object buffer, Py_ssize_t version, FetchedPartition part, long long shift, long long high_watermark,
+    long long last_stable_offset, long long log_start_offset
+)

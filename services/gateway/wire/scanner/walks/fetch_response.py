@@ -1,4 +1,4 @@
-"""Fetch responses: the offsets of the records, and whether the answer may pass as it is."""
+"""Fetch responses: the offsets of the records, and whether the answer may pass as it is, or with other offsets."""
 
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import Buffer, truncated
@@ -9,6 +9,8 @@ from services.gateway.wire.schema import NO_UUID
 _IDS_SINCE = IDS_SINCE
 _MAX_ENTRIES = MAX_ENTRIES
 _FLEXIBLE = flexible_since(ApiKey.FETCH) or 0
+_LENGTH_FROM = 12
+"""The length of a batch counts the bytes from here on."""
 
 
 class FetchedPartition:
@@ -187,3 +189,42 @@ def _skip_aborted(data: Buffer, at: int, end: int, flexible: bool) -> int:
     for _ in range(count):
         at = readers.skip_tags(data, at + 16, end, "Fetch.aborted_transactions.tags")
     return at
+
+
+def show_offsets(
+    buffer: bytearray | memoryview,
+    version: int,
+    part: FetchedPartition,
+    shift: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start_offset: int,
+) -> None:
+    """Writes these marks over those of a partition, in place, and adds to its other offsets.
+
+    These are the first offsets of aborted transactions, and the base offsets of batches, which lie outside the CRC.
+    """
+    data = octets.of(buffer)
+    flexible = version >= _FLEXIBLE
+    part.high_watermark = high_watermark
+    octets.put64(buffer, part.start + 6, high_watermark)
+    if version >= 4:
+        part.last_stable_offset = last_stable_offset
+        octets.put64(buffer, part.start + 14, last_stable_offset)
+        field = "Fetch.aborted_transactions"
+        count, at = readers.nullable_count(data, part.aborted_at, part.end, flexible, 16 + flexible, field)
+        for _ in range(count):
+            octets.put64(buffer, at + 8, octets.int64(data, at + 8) + shift)
+            at += 16
+            if flexible:
+                at = readers.skip_tags(data, at, part.end, "Fetch.aborted_transactions.tags")
+    if version >= 5:
+        part.log_start_offset = log_start_offset
+        octets.put64(buffer, part.start + 22, log_start_offset)
+    at = part.records_start
+    while part.record_bytes and part.records_end - at >= _LENGTH_FROM:
+        length = octets.int32(data, at + 8)
+        octets.put64(buffer, at, octets.int64(data, at) + shift)
+        if length <= 0:
+            break
+        at += _LENGTH_FROM + length

@@ -25,6 +25,12 @@ cdef inline int put32(object buffer, Py_ssize_t at, int32_t value) except -1:
     return 0
 
 
+cdef inline int put64(object buffer, Py_ssize_t at, int64_t value) except -1:
+    put32(buffer, at, <int32_t> (value >> 32))
+    put32(buffer, at + 4, <int32_t> value)
+    return 0
+
+
 cdef inline Py_ssize_t extend(bytearray out, Py_ssize_t size) except -1:
     cdef Py_ssize_t at = PyByteArray_GET_SIZE(out)
     PyByteArray_Resize(out, at + size)

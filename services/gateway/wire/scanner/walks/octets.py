@@ -35,6 +35,10 @@ def put32(buffer: bytearray | memoryview, at: int, value: int) -> None:
     INT32.pack_into(buffer, at, value)
 
 
+def put64(buffer: bytearray | memoryview, at: int, value: int) -> None:
+    INT64.pack_into(buffer, at, value)
+
+
 def extend(out: bytearray, size: int) -> int:
     """The offset of the new bytes. The caller fills all of them."""
     at = len(out)

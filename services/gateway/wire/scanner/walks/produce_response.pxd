@@ -24,7 +24,20 @@ cpdef list topics_of_clean_response(
 )
 cdef bint _flexible(const unsigned char *data, Py_ssize_t at, Py_ssize_t end, list found) except -1
 
-@cython.locals(size=Py_ssize_t, topics=Py_ssize_t, length=Py_ssize_t, partitions=Py_ssize_t)
-cdef bint _classic(const unsigned char *data, Py_ssize_t version, Py_ssize_t at, Py_ssize_t end) except -1
+@cython.locals(
+    size=Py_ssize_t, topics=Py_ssize_t, start=Py_ssize_t, length=Py_ssize_t, partitions=Py_ssize_t, topic=AnsweredTopic,
+)
+cdef bint _classic(
+    const unsigned char *data, Py_ssize_t version, Py_ssize_t at, Py_ssize_t end, list found
+) except -1
+
+@cython.locals(
+    data="const unsigned char *", flexible=bint, topics=list, size=Py_ssize_t, topic=AnsweredTopic, of_topic=tuple,
+    known=Py_ssize_t, partitions=Py_ssize_t, at=Py_ssize_t, number=Py_ssize_t, shift=cython.longlong,
+)
+cpdef shift_offsets(object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end, dict shifts)
+
+@cython.locals(offset=cython.longlong)
+cdef _shift(object buffer, const unsigned char *data, Py_ssize_t at, long long shift)
 
 cdef (Py_ssize_t, Py_ssize_t) _int32(const unsigned char *data, Py_ssize_t at, Py_ssize_t end, str field)

@@ -1,4 +1,6 @@
-"""Produce responses: whether the answer may pass as it is; the hot path needs no more."""
+"""Produce responses: whether the answer may pass as it is, or with other offsets."""
+
+from collections.abc import Mapping
 
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import Buffer, WireError, truncated
@@ -29,7 +31,42 @@ def produce_response_is_clean(buffer: Buffer, version: int, offset: int, end: in
     readers.enclose("Produce", buffer, offset, end)
     if version >= _FLEXIBLE:
         return _flexible(octets.of(buffer), offset, end, None)
-    return _classic(octets.of(buffer), version, offset, end)
+    return _classic(octets.of(buffer), version, offset, end, None)
+
+
+def shift_offsets(
+    buffer: bytearray | memoryview, version: int, offset: int, end: int, shifts: Mapping[bytes, tuple[int, ...]]
+) -> None:
+    """Adds to the offsets of a clean response, in place; `shifts`: by the topic's name and the partition's number."""
+    readers.enclose("Produce", buffer, offset, end)
+    data = octets.of(buffer)
+    flexible = version >= _FLEXIBLE
+    topics: list[AnsweredTopic] = []
+    if flexible:
+        _flexible(data, offset, end, topics)
+    else:
+        _classic(data, version, offset, end, topics)
+    size = 33 if flexible else 22 if version < 5 else 36 if version == 8 else 30
+    for topic in topics:
+        of_topic = shifts.get(octets.copy(data, topic.name_at, topic.partitions_at))
+        if of_topic is None:
+            continue
+        known = len(of_topic)
+        partitions, at = readers.count(data, topic.partitions_at, end, flexible, size, "Produce.partitions")
+        for _ in range(partitions):
+            number = octets.int32(data, at)
+            if 0 <= number < known:
+                shift = of_topic[number]
+                _shift(buffer, data, at + 6, shift)
+                if version >= 5:
+                    _shift(buffer, data, at + 22, shift)
+            at += size
+
+
+def _shift(buffer: bytearray | memoryview, data: Buffer, at: int, shift: int) -> None:
+    offset = octets.int64(data, at)
+    if offset >= 0:
+        octets.put64(buffer, at, offset + shift)
 
 
 def topics_of_clean_response(buffer: Buffer, version: int, offset: int, end: int) -> list[AnsweredTopic] | None:
@@ -67,7 +104,7 @@ def _flexible(data: Buffer, at: int, end: int, found: list[AnsweredTopic] | None
     return end - at == 5 and data[at + 4] == 0
 
 
-def _classic(data: Buffer, version: int, at: int, end: int) -> bool:
+def _classic(data: Buffer, version: int, at: int, end: int, found: list[AnsweredTopic] | None) -> bool:
     size = 22 if version < 5 else 30
     topics, at = _int32(data, at, end, "Produce.responses")
     for _ in range(topics):
@@ -76,7 +113,15 @@ def _classic(data: Buffer, version: int, at: int, end: int) -> bool:
         length = octets.int16(data, at)
         if length < 0:
             raise WireError("Produce.topic", at, f"negative length {length}")
-        partitions, at = _int32(data, at + 2 + length, end, "Produce.partitions")
+        start = at
+        at += 2 + length
+        if found is not None:
+            topic = AnsweredTopic.__new__(AnsweredTopic)
+            topic.start = start
+            topic.name_at = start + 2
+            topic.partitions_at = at
+            found.append(topic)
+        partitions, at = _int32(data, at, end, "Produce.partitions")
         for _ in range(partitions):
             if end - at < size:
                 raise truncated("Produce.partition", at, size, end)

@@ -108,15 +108,15 @@ def test_parts_count_from_the_time_at_which_the_topic_is_there() -> None:
     assert stretches("bananas", 0, world.view()) == stretches(bytes(16), 0, world.view()) == ()
 
 
-def test_stitched_topics_go_by_the_plan() -> None:
+def test_routes_of_stitched_topics_have_the_shift_of_the_present_part() -> None:
     world = stitched_world()
     world.clusters["c2"].topics["bananas"] = TopicKnowledge("bananas", bytes(16), (2,))
-    for route_to in (fetch_route, produce_route):
-        found = {
-            topic: route_to(topic, world.table, world.clusters, "mesh-id", world.memory, 0.0) is not None
-            for topic in ("apples", "bananas")
-        }
-        assert found == {"apples": False, "bananas": True}
+    names = ("apples", "bananas")
+    fetched = [fetch_route(name, world.table, world.clusters, "mesh-id", world.memory, 0.0) for name in names]
+    parts = [route.present(0) for route in fetched if route is not None]
+    assert [part and part.shift for part in parts] == [90, None]
+    produced = [produce_route(name, world.table, world.clusters, "mesh-id", world.memory, 0.0) for name in names]
+    assert [route and route.shifts for route in produced] == [(90,), ()]
 
 
 def test_a_log_that_was_never_cut_is_not_stitched() -> None:

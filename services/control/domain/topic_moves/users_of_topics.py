@@ -1,4 +1,4 @@
-"""Users of a topic whose log can't be stitched together: those who work with the offsets of one cluster."""
+"""Users of a topic that would not follow it to another cluster, or that know the offsets of one cluster only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.control.domain.records.uses import users_of_topic
 def refuse_users(topic: str, way: tuple[Place, Place], rules: Collection[RecordRule]) -> None:
     """Refuses a topic that a mirror or content rule reads or writes, or whose target one writes.
 
-    Such a rule stays with its clusters. It would read no new record, or write behind the end of the old part.
+    Such a rule stays with its clusters. It would read no new record, or write behind the end of the old log.
     """
     source, target = way
     uses = [(source, *each) for each in users_of_topic(source, rules)]

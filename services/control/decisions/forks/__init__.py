@@ -1,0 +1,1 @@
+"""Forks of topics: logs that begin with the records of other topics."""
