@@ -11,11 +11,12 @@ OWN_PREFIXES = (
     "mesh.snapshots",
     "mesh.record-",
     "mesh.traffic",
+    "mesh.rehearsal.",
     "mesh.replays",
     "mesh.transactions",
 )
 """The beginnings of the mesh's own topics: its log, its audit events, its counters of traffic, its workers' positions,
-the registry and the decisions of its transactions.
+the records of rehearsals, the registry and the decisions of its transactions.
 
 A client that wrote there could decide in the mesh, so no rule leads to these topics. A mesh that shares its home
 cluster with another mesh calls its log "mesh.events-two" or the like.

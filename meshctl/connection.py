@@ -31,6 +31,7 @@ from mesh.rpc import (
     protection_grpc,
     quotas_grpc,
     record_rules_grpc,
+    rehearsals_grpc,
     replays_grpc,
     standbys_grpc,
     subscriptions_grpc,
@@ -111,6 +112,7 @@ class Connection:
         self.groups = topics_grpc.GroupServiceStub(self._channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
         self.move_certificates = move_certificates_grpc.TopicMoveCertificateServiceStub(self._channel)
+        self.rehearsals = rehearsals_grpc.RehearsalServiceStub(self._channel)
         self.drains = drains_grpc.DrainServiceStub(self._channel)
         self.standbys = standbys_grpc.StandbyServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)

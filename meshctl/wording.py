@@ -8,6 +8,7 @@ from mesh.acls.words import acl_text, mode_word
 from mesh.listeners.words import change_text as listener_change_text
 from mesh.protection.words import change_text as protection_change_text
 from mesh.quotas.words import change_text
+from mesh.rehearsals.words import change_text as rehearsal_change_text
 from mesh.rpc import admin, events
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
@@ -110,6 +111,9 @@ def event(of: events.Event) -> str:
             return _some("tenant", "changed", [tenant_change_text(each) for each in of.tenants_changed.changes])
         case "listeners_changed":
             return _some("listener", "changed", [listener_change_text(each) for each in of.listeners_changed.changes])
+        case "rehearsals_changed":
+            texts = [rehearsal_change_text(each) for each in of.rehearsals_changed.changes]
+            return _some("rehearsal", "changed", texts)
         case "stitched_logs_changed":
             texts = [log_change_text(each) for each in of.stitched_logs_changed.changes]
             return _some("stitched log", "changed", texts)

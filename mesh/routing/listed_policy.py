@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from mesh.rpc import events, listeners, protection, quotas, stitches, tenants, validation
+from mesh.rpc import events, listeners, protection, quotas, rehearsals, stitches, tenants, validation
 
 
 class PolicyMessage(Protocol):
@@ -111,6 +111,13 @@ def _quota_after(change: quotas.QuotaChange) -> quotas.Quota | None:
 
 LISTENERS: Final = Listed(listeners.ListenerPolicy, "listeners", "listeners_changed", listener_key, LISTENER_SET)
 QUOTAS: Final = Listed(quotas.QuotaPolicy, "quotas", "quotas_changed", quota_key, _quota_after)
+REHEARSALS: Final = Listed(
+    rehearsals.RehearsalPolicy,
+    "rehearsals",
+    "rehearsals_changed",
+    lambda of: of.cluster_name.encode(),
+    set_by("rehearsal"),
+)
 STITCHES: Final = Listed(
     stitches.StitchPolicy, "logs", "stitched_logs_changed", lambda of: of.topic.encode(), set_by("log")
 )

@@ -18,6 +18,7 @@ from mesh.routing.listed_policy import (
     LISTENERS,
     PROTECTION,
     QUOTAS,
+    REHEARSALS,
     STITCHES,
     TENANTS,
     VALIDATION,
@@ -25,7 +26,7 @@ from mesh.routing.listed_policy import (
     ListedDraft,
     PolicyMessage,
 )
-from mesh.rpc import acls, events, listeners, protection, quotas, stitches, tenants, validation
+from mesh.rpc import acls, events, listeners, protection, quotas, rehearsals, stitches, tenants, validation
 from mesh.validation.codec import is_known as is_known_validation
 
 P = TypeVar("P", bound=PolicyMessage)
@@ -42,6 +43,7 @@ class Policies(NamedTuple):
     protection_policy: protection.ProtectionPolicy | None = None
     listener_policy: listeners.ListenerPolicy | None = None
     stitch_policy: stitches.StitchPolicy | None = None
+    rehearsal_policy: rehearsals.RehearsalPolicy | None = None
 
 
 NO_POLICIES: Final = Policies()
@@ -117,6 +119,9 @@ PROTECTION_POLICY: Final = _listed("protection_policy", PROTECTION, 5, is_known_
 TENANT_POLICY: Final = _listed("tenant_policy", TENANTS, 6, lambda _: True)
 LISTENER_POLICY: Final = _listed("listener_policy", LISTENERS, 7, is_known_listener)
 STITCH_POLICY: Final = _listed("stitch_policy", STITCHES, 8, lambda _: True)
+REHEARSAL_POLICY: Final = _listed(
+    "rehearsal_policy", REHEARSALS, 9, lambda each: each.state in rehearsals.RehearsalState.values()
+)
 KINDS: Final[tuple[PolicyKind[Any], ...]] = (
     ACL_POLICY,
     QUOTA_POLICY,
@@ -125,6 +130,7 @@ KINDS: Final[tuple[PolicyKind[Any], ...]] = (
     PROTECTION_POLICY,
     LISTENER_POLICY,
     STITCH_POLICY,
+    REHEARSAL_POLICY,
 )
 POLICY_EVENTS: Final = {payload: kind for kind in KINDS for payload in kind.payloads}
 """The payloads that change a policy, each with the kind."""

@@ -42,6 +42,8 @@ from mesh.rpc.v1 import quotas_pb2 as quotas
 from mesh.rpc.v1 import quotas_pb2_grpc as quotas_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
 from mesh.rpc.v1 import record_rules_pb2_grpc as record_rules_grpc
+from mesh.rpc.v1 import rehearsals_pb2 as rehearsals
+from mesh.rpc.v1 import rehearsals_pb2_grpc as rehearsals_grpc
 from mesh.rpc.v1 import replays_pb2 as replays
 from mesh.rpc.v1 import replays_pb2_grpc as replays_grpc
 from mesh.rpc.v1 import reports_pb2 as reports
@@ -106,6 +108,8 @@ __all__ = [
     "quotas_grpc",
     "record_rules",
     "record_rules_grpc",
+    "rehearsals",
+    "rehearsals_grpc",
     "replays",
     "replays_grpc",
     "reports",

@@ -12,6 +12,7 @@ from meshctl import wording
 from meshctl.cluster_properties import properties_of
 from meshctl.commands.cluster_drain import drain
 from meshctl.commands.cluster_identity import identity
+from meshctl.commands.cluster_rehearse import rehearse
 from meshctl.commands.cluster_standby import fail_over, standby
 from meshctl.completions import cluster_names
 from meshctl.failures import ExitCode, MeshctlError
@@ -21,7 +22,7 @@ from meshctl.session import Group, Session, pass_session
 
 @click.group(cls=Group)
 def cluster() -> None:
-    """Upstream clusters: list, register, test, drain, stand by, fail over, remove."""
+    """Upstream clusters: list, register, test, rehearse, drain, stand by, fail over, remove."""
 
 
 @cluster.command("list")
@@ -52,6 +53,7 @@ def print_clusters(found: Iterable[admin.Cluster]) -> None:
 
 cluster.add_command(identity)
 cluster.add_command(drain)
+cluster.add_command(rehearse)
 cluster.add_command(standby)
 cluster.add_command(fail_over)
 

@@ -28,6 +28,7 @@ from mesh.rpc import (
     profiles_grpc,
     proposals_grpc,
     record_rules_grpc,
+    rehearsals_grpc,
     replays_grpc,
     standbys_grpc,
     subscriptions_grpc,
@@ -66,6 +67,7 @@ from services.control.api.policy_services import policy_services
 from services.control.api.profile_service import ProfileService
 from services.control.api.query_service import QueryService
 from services.control.api.record_rule_service import RecordRuleService
+from services.control.api.rehearsal_service import RehearsalService
 from services.control.api.replay_service import ReplayService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
@@ -93,6 +95,7 @@ from services.control.decisions.members.rollouts import SWITCH_MARGIN_MS
 from services.control.decisions.past.revisions import Past
 from services.control.decisions.records.commands import RecordRuleDecisions
 from services.control.decisions.records.progress import RecordProgress
+from services.control.decisions.rehearsals.commands import RehearsalDecisions
 from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
@@ -235,6 +238,7 @@ class Control:
             journal, self._topic_moves, surveys, record_progress, own_topics, self._rules.check_known
         )
         self._standbys = StandbyDecisions(journal, self._rules, connections, record_progress, own_topics)
+        self._rehearsals = RehearsalDecisions(journal, connections, looking, members)
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions
         self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)
@@ -283,6 +287,7 @@ class Control:
                     ForkDecisions(journal, self._rules, connections, preparation, looking),
                 ),
             ),
+            (rehearsals_grpc, RehearsalService(journal, self._rehearsals)),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),
@@ -335,6 +340,7 @@ class Control:
             "old logs of moves": self._old_logs.run,
             "expiry of parts": self._expiry.run,
             "retention of stitched logs": self._retaining.run,
+            "rehearsals of clusters": self._rehearsals.run,
         }.items():
             self._parts.keep(name, run)
 

@@ -18,6 +18,7 @@ from mesh.rpc import (
     protection,
     quotas,
     record_rules,
+    rehearsals,
     replays,
     subscriptions,
     tenants,
@@ -32,6 +33,7 @@ from services.control.domain.change_control.approvals import APPROVALS
 from services.control.domain.listeners.listeners import LISTENERS
 from services.control.domain.protection.rules import PROTECTION
 from services.control.domain.quotas.quotas import QUOTAS
+from services.control.domain.rehearsals.rehearsals import REHEARSALS
 from services.control.domain.sidecars.instances import name_of
 from services.control.domain.sidecars.subscriptions import stream_of as stream_of_subscription
 from services.control.domain.tenants.tenants import TENANTS
@@ -112,6 +114,8 @@ def _resource(request: Message) -> str:
             return VALIDATION
         case tenants.ChangeTenantsRequest() | tenants.ListTenantsRequest() | tenants.ExplainTenantRequest():
             return TENANTS
+        case rehearsals.StartRehearsalRequest() | rehearsals.EndRehearsalRequest() | rehearsals.GetRehearsalRequest():
+            return REHEARSALS
         case listeners.ChangeListenersRequest() | listeners.ListListenersRequest():
             return LISTENERS
         case protection.ChangeProtectionRulesRequest() | protection.ListProtectionRulesRequest():

@@ -21,6 +21,7 @@ from services.control.domain.listeners.listeners import LISTENERS
 from services.control.domain.protection.rules import PROTECTION
 from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.records.rule_set import RecordRuleSet
+from services.control.domain.rehearsals.rehearsals import REHEARSALS
 from services.control.domain.replays.profiles import Profiles, fold_profiles
 from services.control.domain.replays.replays import REPLAYS, Replays, fold_replays
 from services.control.domain.rules.rule_set import RuleSet
@@ -38,7 +39,7 @@ from services.control.domain.validation.rules import VALIDATION
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
-POLICIES = (ACLS, LISTENERS, PROTECTION, QUOTAS, STITCHES, TENANTS, VALIDATION)
+POLICIES = (ACLS, LISTENERS, PROTECTION, QUOTAS, REHEARSALS, STITCHES, TENANTS, VALIDATION)
 """The streams of the policies that tables carry."""
 
 

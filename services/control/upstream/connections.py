@@ -164,6 +164,10 @@ class Connections:
         """Creates topics (name -> partitions and settings) and waits until the cluster shows them."""
         await self._call(cluster, lambda client, _: _create(client, topics), CREATE_TIMEOUT)
 
+    async def delete_topics(self, cluster: UpstreamCluster, topics: Sequence[str]) -> None:
+        """Deletes topics; those that are not there count as deleted."""
+        await self._call(cluster, lambda client, _: _delete(client, topics), CREATE_TIMEOUT)
+
     async def log_ranges(
         self, cluster: UpstreamCluster, topics: Mapping[str, int], *, known_only: bool = False
     ) -> dict[str, dict[int, LogRange]]:
@@ -385,6 +389,15 @@ def _create(client: AdminClient, topics: Mapping[str, tuple[int, Mapping[str, st
         if time.monotonic() > deadline:
             raise TimeoutError("topics were created but do not show up")
         time.sleep(VISIBLE_POLL)
+
+
+def _delete(client: AdminClient, topics: Sequence[str]) -> None:
+    for future in client.delete_topics(list(topics), request_timeout=REQUEST_TIMEOUT).values():
+        try:
+            future.result(REQUEST_TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
 
 
 def reason_of(error: BaseException) -> str:

@@ -48,6 +48,7 @@ async def report_clients(connections: Iterable[ClientConnection], mesh: Mesh, an
         report = client_report((connection.session for connection in connections), tables.canary)
         if mesh.listeners is not None:
             report.listeners.extend(mesh.listeners.report())
+        report.rehearsals.extend(mesh.rehearsing.report())
         if now >= measure_at:
             measure_at = now + max(FIGURES_EVERY_S, FIGURES_FOR_EACH_S * len(report.clients))
         if report != reported:

@@ -268,6 +268,8 @@ class Exchange:
         def take(outcome: Outcome, owned: bool) -> None:
             if isinstance(outcome, Unreachable) and outcome.refused:
                 outcome, owned = self._refusal(call, outcome), True
+            if call.on_answer is not None:
+                call.on_answer()
             if this == self._round and not self.ended:
                 self._arrived(this, index, _kept(call, outcome, owned, alone and not self._stepping))
 

@@ -21,6 +21,7 @@ from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.group_names import GroupNames
 from services.gateway.downstream.hold import Hold, Underway
 from services.gateway.downstream.refused import Refused
+from services.gateway.downstream.rehearsing import Rehearsing
 from services.gateway.downstream.tables import Tables, View
 from services.gateway.downstream.waiting_room import WaitingRoom
 from services.gateway.quotas.accounts import Quotas
@@ -87,12 +88,15 @@ class Mesh:
     """None: before the start."""
     budget: ByteBudget = field(init=False)
     crowds: Crowds = field(init=False)
+    rehearsing: Rehearsing = field(init=False)
     room: WaitingRoom = field(init=False)
     """Where Fetch requests of quiet consumers wait."""
 
     def __post_init__(self) -> None:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
         self.crowds = Crowds(self.limits.max_of_address, self.limits.max_of_principal)
+        rehearsing = self.rehearsing = Rehearsing(self.clusters)
+        self.memory.on_rehearsed = rehearsing.take
         room = self.room = WaitingRoom(self.clusters)
         metrics.waiting_fetches.set_function(lambda: room.waiting)
         metrics.log_end_watches.set_function(lambda: room.watches)
@@ -157,6 +161,7 @@ class Mesh:
             self.memory.new_topics = new_topics_from_proto(validation)
         if self.memory.protection.revision != (0 if protection is None else protection.revision):
             self.memory.protection = protection_policy_from_proto(protection)
+        self.memory.rehearsals = self.rehearsing.follow(table.policies.rehearsal_policy)
         before = self.tables.authorization
         self.tables.run(table)
         if self.revocations is not None and self.tables.authorization is not before:

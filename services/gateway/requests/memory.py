@@ -39,6 +39,7 @@ from services.gateway.requests.records.producer_memory import (
     Seams,
 )
 from services.gateway.requests.records.stitched import Part
+from services.gateway.requests.rehearsing.topics import Produced, Rehearsed
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.sight import Sight
@@ -152,6 +153,10 @@ class Memory:
     on_invalid_topic: Callable[[InvalidTopic], None] = lambda topic: None
     """Takes each new topic whose name breaks a rule; returns at once."""
 
+    rehearsals: Mapping[str, Rehearsed] = field(default_factory=dict)
+    """The topics of running rehearsals, of the table in force."""
+    on_rehearsed: Callable[[list[Produced]], None] = lambda found: None
+    """Takes answered produces in the shares of rehearsals; returns at once."""
     stitches: StitchPolicy = field(default_factory=StitchPolicy)
     """The logs with parts on several clusters, of the table in force."""
     past_reads: PastReads = field(default_factory=PastReads)

@@ -190,6 +190,8 @@ class Call:
     """The gateway's own work: it has the mesh's identity at the cluster, whoever the client is."""
     own_names: bool = False
     """Topics in the message have the cluster's own names already, and so do those in the answer."""
+    on_answer: Callable[[], None] | None = None
+    """Called as soon as the outcome is there; the plan may still wait for others."""
     resume_key: object = None
     """For `Gather`: identifies a call that may be left behind unanswered.
 

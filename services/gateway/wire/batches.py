@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from services.gateway.wire.primitives import INT32, INT64, UINT32, Buffer, WireError, truncated
+from services.gateway.wire.primitives import INT16, INT32, INT64, UINT32, Buffer, WireError, truncated
 
 HEADER_BYTES = 61
 MAGIC_AT = 16
@@ -44,6 +44,7 @@ _CONTROL = 0x20
 _TRANSACTIONAL = 0x10
 _LAST_OFFSET_DELTA_AT = 23
 _ID_AND_EPOCH = Packing(">qh")
+_ID_EPOCH_AND_SEQUENCE = Packing(">qhi")
 
 MINTED = 1 << 62
 """The lowest id that the gateway mints."""
@@ -316,6 +317,16 @@ def _patch(buffer: bytearray | memoryview, start: int, new: bytes, linear_from: 
         buffer[at : at + size] = new
         difference = _over_zeros(crc32c(changed.to_bytes(size, "big")) ^ crc32c(bytes(size)), end - at - size)
     UINT32.pack_into(buffer, start + CRC_AT, stored ^ difference)
+
+
+def make_ordinary(records: bytearray) -> None:
+    """Give each batch no producer and no transaction, in place, CRC included; the batches are whole."""
+    for batch in batches(records, 0, len(records)):
+        at = batch.start
+        INT16.pack_into(records, at + CRC_FROM, batch.attributes & ~_TRANSACTIONAL)
+        _ID_EPOCH_AND_SEQUENCE.pack_into(records, at + PRODUCER_ID_AT, -1, -1, -1)
+        with memoryview(records) as view, view[at + CRC_FROM : batch.end] as covered:
+            UINT32.pack_into(records, at + CRC_AT, crc32c(covered))
 
 
 _POLYNOMIAL = 0x82F6_3B78  # CRC-32C, bits reflected

@@ -17,7 +17,7 @@ from mesh.rpc import admin, topics, topics_grpc
 from services.control.decisions.stitches import expiry
 from services.control.domain.stitches.logs import STITCHES, log_of
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.control.test_stitched_moves import Apples
+from tests.integration.control.test_stitched_moves import Apples, retention_of, set_retention
 from tests.integration.control.world import CALL, WITHIN, World, create_topic, refused, until
 
 STATE = grpc.StatusCode.FAILED_PRECONDITION
@@ -106,6 +106,16 @@ async def test_a_fork_begins_with_the_past_and_its_topic_is_made_like_the_other(
     removed = apples.world.clusters.RemoveCluster(admin.RemoveClusterRequest(name="clusters/c1"), timeout=CALL)
     await refused(removed, STATE, f"has parts of the logs of stitched topics: {apples.fork}")
     await refused(apples.forked(), EXISTS, "is a fork, or stitched, already")
+
+
+async def test_the_retention_of_a_fork_never_reaches_the_records_of_the_other_topic(apples: Forks) -> None:
+    await apples.write("c1", 5, 3)
+    await apples.forked()
+    fork = Apples(apples.world, apples.fork, apples.group, apples.clusters)
+    await asyncio.to_thread(set_retention, fork, "c2", ms=3_600_000, bytes=1_000)
+    await apples.world.control._retaining.look(apples.fork)
+    assert await asyncio.to_thread(retention_of, apples, "c1") == (86_400_000, -1)
+    assert await asyncio.to_thread(retention_of, fork, "c2") == (3_600_000, 1_000)
 
 
 async def test_a_fork_ends_its_past_at_an_offset_or_at_a_time(apples: Forks) -> None:

@@ -206,7 +206,7 @@ async def test_parts_say_what_is_left_and_until_when_and_an_expired_part_leaves(
     apples: Apples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await apples.write("c1", 5, 3)
-    await asyncio.to_thread(_set_retention, apples, "c1", ms=WEEK_MS)
+    await asyncio.to_thread(set_retention, apples, "c1", ms=WEEK_MS)
     [only] = (await apples.parts()).parts
     assert (only.cluster, only.expiry) == ("c1", "clients write there")
     await apples.moved("c2")
@@ -217,7 +217,7 @@ async def test_parts_say_what_is_left_and_until_when_and_an_expired_part_leaves(
     assert old.expiry.startswith("at the latest 20")
     assert 0 < old.expire_time.seconds - old.end_time.seconds - WEEK_MS // 1000 < 3600
     assert old.size_bytes
-    await asyncio.to_thread(_set_retention, apples, "c2", ms=-1)
+    await asyncio.to_thread(set_retention, apples, "c2", ms=-1)
     assert (await apples.parts()).parts[0].expiry == "never: retention.ms is -1"
     removed = apples.world.clusters.RemoveCluster(admin.RemoveClusterRequest(name="clusters/c1"), timeout=CALL)
     await refused(removed, STATE, f"has parts of the logs of stitched topics: {apples.topic}")
@@ -230,7 +230,7 @@ async def test_parts_say_what_is_left_and_until_when_and_an_expired_part_leaves(
     assert event.reason == "its part on c1 has expired"
 
 
-def _set_retention(apples: Apples, cluster: str, **settings: int) -> None:
+def set_retention(apples: Apples, cluster: str, **settings: int) -> None:
     kafka = AdminClient({"bootstrap.servers": apples.clusters[cluster]})
     entries = [
         ConfigEntry(f"retention.{name}", str(value), incremental_operation=AlterConfigOpType.SET)
@@ -241,7 +241,7 @@ def _set_retention(apples: Apples, cluster: str, **settings: int) -> None:
         future.result(WITHIN)
 
 
-def _retention(apples: Apples, cluster: str) -> tuple[int, int]:
+def retention_of(apples: Apples, cluster: str) -> tuple[int, int]:
     """`retention.ms` and `retention.bytes`."""
     kafka = AdminClient({"bootstrap.servers": apples.clusters[cluster]})
     [future] = kafka.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, apples.topic)]).values()
@@ -262,13 +262,13 @@ async def test_the_retention_of_the_topic_holds_over_all_parts_and_leaves_the_ol
 ) -> None:
     async def has(cluster: str, wanted: tuple[int, int], what: str) -> None:
         async def look() -> bool:
-            return await asyncio.to_thread(_retention, apples, cluster) == wanted
+            return await asyncio.to_thread(retention_of, apples, cluster) == wanted
 
         await until(look, what)
 
     await _restart_with_short_looks(apples, monkeypatch)
     await apples.write("c1", 5, 3)
-    await asyncio.to_thread(_set_retention, apples, "c1", ms=WEEK_MS, bytes=100_000)
+    await asyncio.to_thread(set_retention, apples, "c1", ms=WEEK_MS, bytes=100_000)
     await apples.moved("c2")
     await has("c2", (WEEK_MS, 100_000), "the new part has the retention of the topic")
     await apples.write("c2", 1, 2)
@@ -277,22 +277,22 @@ async def test_the_retention_of_the_topic_holds_over_all_parts_and_leaves_the_ol
     assert 0 < sizes[0] < sizes[1]
     await has("c1", (WEEK_MS, 100_000 - sizes[0]), "the old part has what the smallest partition leaves")
 
-    await asyncio.to_thread(_set_retention, apples, "c2", ms=2 * WEEK_MS, bytes=-1)
+    await asyncio.to_thread(set_retention, apples, "c2", ms=2 * WEEK_MS, bytes=-1)
     await has("c1", (2 * WEEK_MS, -1), "the old part follows the operator's change")
-    await asyncio.to_thread(_set_retention, apples, "c2", bytes=1)
+    await asyncio.to_thread(set_retention, apples, "c2", bytes=1)
     await has("c1", (2 * WEEK_MS, 0), "nothing is left for the old part")
 
     await apples.moved("c1")
     await has("c1", (2 * WEEK_MS, 1), "the topic has its own retention again where it came back")
     await has("c2", (-1, -1), "a part amid the log keeps everything")
 
-    await asyncio.to_thread(_set_retention, apples, "c1", ms=WEEK_MS, bytes=-1)
+    await asyncio.to_thread(set_retention, apples, "c1", ms=WEEK_MS, bytes=-1)
     await apples.moved("c2")
     await apples.delete_before("c1", 5, 3)
     await apples.delete_before("c2", 1, 2)
     await until(lambda: len(apples.parts_in_table()) == 1, "all old parts have left")
-    assert await asyncio.to_thread(_retention, apples, "c1") == (WEEK_MS, -1)
-    assert await asyncio.to_thread(_retention, apples, "c2") == (WEEK_MS, -1)
+    assert await asyncio.to_thread(retention_of, apples, "c1") == (WEEK_MS, -1)
+    assert await asyncio.to_thread(retention_of, apples, "c2") == (WEEK_MS, -1)
 
 
 async def test_a_write_to_the_old_part_behind_the_cut_is_found(apples: Apples) -> None:

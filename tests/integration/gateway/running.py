@@ -25,7 +25,7 @@ from mesh.routing import (
     UpstreamCluster,
 )
 from mesh.routing.policies import Policies
-from mesh.rpc import listeners, protection, stitches, validation
+from mesh.rpc import listeners, protection, rehearsals, stitches, validation
 from mesh.stitches import StitchedLog
 from mesh.stitches.codec import log_to_proto
 from mesh.validation import Rule
@@ -52,6 +52,7 @@ class Rules:
         self._protection: protection.ProtectionPolicy | None = None
         self._listeners: listeners.ListenerPolicy | None = None
         self._stitches: stitches.StitchPolicy | None = None
+        self._rehearsals: rehearsals.RehearsalPolicy | None = None
         self.table = RoutingTable(1, self._clusters)
 
     def to(self, cluster: str, topics: Iterable[str]) -> RoutingTable:
@@ -81,6 +82,12 @@ class Rules:
         """The next revision, with these stitched logs in the place of all before."""
         revision = self.table.revision + 1
         self._stitches = stitches.StitchPolicy(logs=map(log_to_proto, logs), revision=revision)
+        return self._at(revision)
+
+    def rehearsed(self, *found: rehearsals.Rehearsal) -> RoutingTable:
+        """The next revision, with these rehearsals in the place of all before."""
+        revision = self.table.revision + 1
+        self._rehearsals = rehearsals.RehearsalPolicy(rehearsals=found, revision=revision)
         return self._at(revision)
 
     def listening(self, *decided: DecidedListener) -> RoutingTable:
@@ -121,6 +128,7 @@ class Rules:
                 protection_policy=self._protection,
                 listener_policy=self._listeners,
                 stitch_policy=self._stitches,
+                rehearsal_policy=self._rehearsals,
             ),
         )
         return self.table

@@ -40,6 +40,7 @@ NEVER_WAIT = {
     "TopicMoveService/CancelTopicMove": "takes back",
     "DrainService/PauseDrain": "stops changes",
     "DrainService/CancelDrain": "takes back",
+    "RehearsalService/EndRehearsal": "takes back",
     "ApprovalService/ApproveProposal": "is the word of the second person",
     "ApprovalService/RefuseProposal": "likewise",
     "ApprovalService/WithdrawProposal": "takes back",

@@ -24,6 +24,7 @@ BARE_NAMES = {
     "QuotaName": "the name in a part of a quota",
     "Report": "a report about a resource",
     "SubscriptionReport": "as DeclaredSubscription",
+    "TopicFork": "a topic, which has the resource",
     "TopicSetting": "Kafka's name of a setting",
     "User": "Kafka's name of a user",
     "UserVerifiers": "as User",

@@ -127,6 +127,13 @@ class Clusters:
                 f"cluster {name!r} has parts of the logs of stitched topics: {_listed(stitched)}; wait until these "
                 "parts have expired: `meshctl topic parts TOPIC` says when",
             )
+        policy = self.table.policies.rehearsal_policy
+        if policy is not None and any(each.cluster_name == name for each in policy.rehearsals):
+            raise NotAllowed(
+                "CLUSTER_IN_USE",
+                f"clusters/{name}",
+                f"cluster {name!r} is rehearsed: end that first, with `meshctl cluster rehearse {name} --end`",
+            )
         if cluster.home:
             raise NotAllowed(
                 "HOME_CLUSTER",

@@ -23,7 +23,7 @@ def tell_audit(audit: ClientAudit, produce: "Producing", answer: Answer) -> None
     topics = [topic for topic in produce.scan.topics if topic.name in audit.topics]
     if not topics or produce.scan.acks == 0:
         return
-    results = _results(produce, answer)
+    results = results_of(produce, answer)
     found = [
         _audited(produce, topic.name, part, result)
         for topic in topics
@@ -49,7 +49,7 @@ def _audited(
     )
 
 
-def _results(produce: "Producing", answer: Answer) -> dict[tuple[str, int], PartitionProduceResponse]:
+def results_of(produce: "Producing", answer: Answer) -> dict[tuple[str, int], PartitionProduceResponse]:
     """The result of each partition; empty if the gateway closes the connection instead of an answer."""
     message = message_of_answer(answer, ProduceResponse, produce.request.version)
     if not isinstance(message, ProduceResponse):

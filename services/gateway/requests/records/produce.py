@@ -64,6 +64,7 @@ from services.gateway.requests.records.produce_order import (
     note_batch,
 )
 from services.gateway.requests.records.seams import is_open
+from services.gateway.requests.rehearsing.produces import tell_rehearsals, timed
 from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.transactions.records import admit, bearable
@@ -100,6 +101,8 @@ def handle(request: Request, mesh: MeshView, *, validates: bool = True) -> Plan:
         counted.produced(produce, answer)
     if mesh.memory.audit is not None:
         tell_audit(mesh.memory.audit, produce, answer)
+    if mesh.memory.rehearsals and validates:
+        tell_rehearsals(produce, answer)
     return answer
 
 
@@ -261,6 +264,7 @@ def _call(produce: Producing, place: Place, parts: list[Wanted[Item]] | None) ->
         raw=True,
         no_answer=scan.acks == 0,
         api_key=ApiKey.PRODUCE,
+        on_answer=timed(produce, parts) if produce.mesh.memory.rehearsals else None,
     )
 
 

@@ -68,6 +68,8 @@ class Producing:
     """The longest throttle time of the brokers."""
     sole: Place | None = None
     """The broker to which the whole request was sent, if it is one broker ..."""
+    took: dict[Slot, float] = field(default_factory=dict)
+    """The seconds from the call to its answer, while a cluster is rehearsed."""
     places: dict[Slot, Place] = field(default_factory=dict)
     """... and otherwise the broker of each partition."""
     _stitched: bool | None = None

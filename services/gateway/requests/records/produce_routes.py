@@ -97,6 +97,8 @@ def route_to(
         return None
     if (memory.audit is not None and name in memory.audit.topics) or route.cluster not in known:
         return None
+    if name in memory.rehearsals:
+        return None
     if memory.validation.rules_for(name) or memory.protection.rules_for(name):
         return None
     knowledge = known[route.cluster].by_own_names

@@ -1,0 +1,1 @@
+"""Rehearsals of clusters: beginning, course and end."""

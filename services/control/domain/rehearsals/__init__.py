@@ -1,0 +1,1 @@
+"""Rehearsals of clusters, as the log has them."""

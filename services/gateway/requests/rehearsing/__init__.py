@@ -1,0 +1,1 @@
+"""Rehearsals of clusters: which answered produces go to a candidate as well."""
