@@ -116,7 +116,7 @@ STAGES = {
         )
     ),
     "e2e": Stage(
-        (Part(("e2e",), 400), Part(("clients",), 250), Part(("judge",), 200), Part(("chaos",), 150)),
+        (Part(("e2e",), 450), Part(("clients",), 250), Part(("judge",), 200), Part(("chaos",), 150)),
         # Spark gives each Python process that it starts 10 s to answer, whatever its settings
         (Part(("integration/pipeline", "e2e/pipeline"), 200),),
     ),

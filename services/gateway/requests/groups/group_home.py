@@ -157,8 +157,9 @@ def find_home(
     near = sole_owner(subscription, mesh)
     homes = mesh.memory.group_homes
     last, remembered = homes.get_also_old(group_id), homes.get(group_id, mesh.now)
-    is_given_up = remembered is not None and mesh.memory.seams.is_given_up(remembered, mesh.now)
-    if remembered in clusters and not is_given_up and not (near_topics and near not in (None, remembered)):
+    if last is not None and mesh.memory.seams.is_given_up(last, mesh.now):
+        last = remembered = None
+    if remembered in clusters and not (near_topics and near not in (None, remembered)):
         return remembered
     homes.drop(group_id)
     asked = [question.internal for kind in KINDS for question in questions(kind, group_id, mesh)]

@@ -225,6 +225,14 @@ def test_a_silent_cluster_is_waited_for_if_the_group_does_not_live_at_its_last_h
     assert (call.cluster, call.key) == ("c2", ApiKey.HEARTBEAT)
 
 
+def test_a_group_leaves_a_home_that_has_failed_over(world: World) -> None:
+    at_home(world, "c1").memory.seams.give_up("c1", world.now)
+    book = Playbook(group_member.handle_heartbeat, HeartbeatRequest(group_id="g"), 3, world.view())
+    look_up(book, {("c1", ApiKey.DESCRIBE_GROUPS): Unreachable("c1", "down")}, c2=MEMBERS)
+    [call] = book.asked()
+    assert (call.cluster, call.key) == ("c2", ApiKey.HEARTBEAT)
+
+
 def test_two_gateways_that_remember_two_homes_agree_again(world: World) -> None:
     book = heartbeat_behind_an_old_home(world)
     look_up(book, {("c2", ApiKey.DESCRIBE_GROUPS): described(MEMBERS, 3).groups[0]}, c1=MEMBERS)
