@@ -43,13 +43,14 @@ def test_sources_that_changed_since_run_themselves(tmp_path: Path) -> None:
 
 
 @is_compiled
+@pytest.mark.parametrize("stitched", [False, True])
 @pytest.mark.parametrize("name", ["test_forwarding_always", "test_fetch_forwarding_always"])
-def test_as_python_requests_are_forwarded_the_same_way(name: str, tmp_path: Path) -> None:
+def test_as_python_requests_are_forwarded_the_same_way(name: str, stitched: bool, tmp_path: Path) -> None:
     """As when they are compiled, which other tests show."""
     tests = f"tests/unit/gateway/downstream/{name}.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.unit.gateway.as_python", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, f"--basetemp={tmp_path / 'python'}", f"{tests}::test_all_is_heard_as_by_plans[0]"],
+        [*command, f"--basetemp={tmp_path / 'python'}", f"{tests}::test_all_is_heard_as_by_plans[{stitched}-0]"],
         cwd=ROOT,
         capture_output=True,
         text=True,
