@@ -41,6 +41,7 @@ NEVER_WAIT = {
     "DrainService/PauseDrain": "stops changes",
     "DrainService/CancelDrain": "takes back",
     "RehearsalService/EndRehearsal": "takes back",
+    "StandbyService/EndStandby": "takes back",
     "ApprovalService/ApproveProposal": "is the word of the second person",
     "ApprovalService/RefuseProposal": "likewise",
     "ApprovalService/WithdrawProposal": "takes back",

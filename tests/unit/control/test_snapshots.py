@@ -17,6 +17,7 @@ from mesh.rpc import (
     quotas,
     replays,
     routing,
+    standbys,
     subscriptions,
     topic_moves,
 )
@@ -96,6 +97,7 @@ def full_view() -> MeshView:
         record_rule,
         events.TopicMoveStarted(move=topic_moves.MoveWithRecords(name="topicmoves/1")),
         events.DrainStarted(drain=drains.Drain(name="drains/1")),
+        events.StandbyStarted(standby=standbys.Standby(name="standbys/c1")),
         schedule,
         events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
         events.UserSet(name="shop"),
