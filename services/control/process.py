@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
@@ -18,21 +18,16 @@ from mesh.rpc import (
     audit_grpc,
     clients_grpc,
     discovery_grpc,
-    drains_grpc,
     grants_grpc,
     instances_grpc,
     kafka_changes_grpc,
     lineage_grpc,
-    move_certificates_grpc,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
     record_rules_grpc,
-    rehearsals_grpc,
     replays_grpc,
-    standbys_grpc,
     subscriptions_grpc,
-    topic_moves_grpc,
     topics_grpc,
     traffic_grpc,
     transactions_grpc,
@@ -52,7 +47,6 @@ from services.control.api.calls import Calls
 from services.control.api.change_control_service import ChangeControlService
 from services.control.api.client_service import ClientService
 from services.control.api.cluster_service import ClusterService
-from services.control.api.drain_service import DrainService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.group_service import GroupService
 from services.control.api.instance_service import InstanceService
@@ -60,21 +54,16 @@ from services.control.api.kafka_change_service import KafkaChangeService
 from services.control.api.lag_answers import LagAnswers
 from services.control.api.lineage_service import LineageService
 from services.control.api.member_report_service import MemberReportService
-from services.control.api.move_certificate_service import TopicMoveCertificateService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
 from services.control.api.policy_services import policy_services
 from services.control.api.profile_service import ProfileService
 from services.control.api.query_service import QueryService
 from services.control.api.record_rule_service import RecordRuleService
-from services.control.api.rehearsal_service import RehearsalService
 from services.control.api.replay_service import ReplayService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
-from services.control.api.standby_service import StandbyService
 from services.control.api.subscription_service import SubscriptionService
-from services.control.api.topic_move_service import TopicMoveService
-from services.control.api.topic_service import TopicService
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
 from services.control.api.user_service import UserService
@@ -83,10 +72,7 @@ from services.control.decisions.access.commands import AccessDecisions
 from services.control.decisions.change_control.proposals import ProposalDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
-from services.control.decisions.drains.commands import DrainDecisions
-from services.control.decisions.drains.surveys import Surveys
 from services.control.decisions.dry_runs.dry_runs import DryRuns
-from services.control.decisions.forks.commands import ForkDecisions
 from services.control.decisions.lineage.gathering import Gathering
 from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
@@ -95,24 +81,17 @@ from services.control.decisions.members.rollouts import SWITCH_MARGIN_MS
 from services.control.decisions.past.revisions import Past
 from services.control.decisions.records.commands import RecordRuleDecisions
 from services.control.decisions.records.progress import RecordProgress
-from services.control.decisions.rehearsals.commands import RehearsalDecisions
 from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
-from services.control.decisions.standbys.commands import StandbyDecisions
-from services.control.decisions.stitches.expiry import Expiry
-from services.control.decisions.stitches.retaining import Retaining
-from services.control.decisions.topic_moves.certificates import Certificates
-from services.control.decisions.topic_moves.commands import TopicMoveDecisions
-from services.control.decisions.topic_moves.old_logs import OldLogs
-from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topics.lag_sampling import LagSampling
 from services.control.decisions.topics.looking import Looking
 from services.control.decisions.turns import Turns
 from services.control.decisions.users.commands import UserDecisions
 from services.control.domain.clusters.properties import SecretPlaces
 from services.control.domain.errors import Refusal
+from services.control.moving import Moving
 from services.control.parts import Parts
 from services.control.settings import ControlSettings
 from services.control.steady_clock import SteadyClock
@@ -176,9 +155,6 @@ class Control:
         secrets = SecretPlaces(settings.secrets_folder, settings.secret_variables)
         members = self.members = Members()
 
-        def too_old_for(table_format: int) -> Sequence[tuple[str, str, str]]:
-            return too_old(members.all(), table_format)
-
         self._clusters = ClusterDecisions(
             journal,
             turns,
@@ -186,7 +162,7 @@ class Control:
             self.publisher.is_home,
             secrets,
             settings.probe_interval_s,
-            too_old_for,
+            lambda table_format: too_old(members.all(), table_format),
         )
         self.register = GatewayRegister(database)
         self._verifiers = UserVerifiers(database)
@@ -198,12 +174,6 @@ class Control:
         self.replay_followers = self.replays.followers
         traffic = TrafficTables(database)
         record_progress = RecordProgress(lambda: journal.view.record_rules)
-        self._retaining = Retaining(journal, connections)
-        preparation = Preparation(connections, too_old_for, self._retaining)
-        self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress, preparation)
-        self._expiry = Expiry(journal, connections, self._retaining)
-        self._certificates = Certificates(journal, connections)
-        self._old_logs = OldLogs(journal, connections)
         past = Past(journal, database)
         access = AccessGate(
             journal, reports, settings.first_admins, counts_certificates=settings.certificate_roles_count
@@ -233,12 +203,7 @@ class Control:
         )
         subscriptions = SubscriptionDecisions(journal)
         looking = Looking(journal, connections)
-        surveys = Surveys(journal, connections, looking)
-        self._drains = DrainDecisions(
-            journal, self._topic_moves, surveys, record_progress, own_topics, self._rules.check_known
-        )
-        self._standbys = StandbyDecisions(journal, self._rules, connections, record_progress, own_topics)
-        self._rehearsals = RehearsalDecisions(journal, connections, looking, members)
+        self.moving = Moving(journal, connections, self._rules, members, record_progress, looking, own_topics, keys)
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions
         self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)
@@ -274,20 +239,7 @@ class Control:
                 record_rules_grpc,
                 RecordRuleService(journal, RecordRuleDecisions(journal, turns, connections), record_progress),
             ),
-            (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
-            (move_certificates_grpc, TopicMoveCertificateService(journal, self._certificates, keys)),
-            (drains_grpc, DrainService(journal, self._drains)),
-            (standbys_grpc, StandbyService(journal, self._standbys)),
-            (
-                topics_grpc,
-                TopicService(
-                    journal,
-                    connections,
-                    looking,
-                    ForkDecisions(journal, self._rules, connections, preparation, looking),
-                ),
-            ),
-            (rehearsals_grpc, RehearsalService(journal, self._rehearsals)),
+            *self.moving.services,
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),
@@ -333,14 +285,7 @@ class Control:
             "replays": self.replays.run,
             "followers of replays": self.replays.followers.run,
             "settling": self._rules.run,
-            "moves of topics": self._topic_moves.run,
-            "drains of clusters": self._drains.run,
-            "standbys of clusters": self._standbys.run,
-            "certificates of moves": self._certificates.run,
-            "old logs of moves": self._old_logs.run,
-            "expiry of parts": self._expiry.run,
-            "retention of stitched logs": self._retaining.run,
-            "rehearsals of clusters": self._rehearsals.run,
+            **self.moving.loops,
         }.items():
             self._parts.keep(name, run)
 

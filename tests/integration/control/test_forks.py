@@ -113,7 +113,7 @@ async def test_the_retention_of_a_fork_never_reaches_the_records_of_the_other_to
     await apples.forked()
     fork = Apples(apples.world, apples.fork, apples.group, apples.clusters)
     await asyncio.to_thread(set_retention, fork, "c2", ms=3_600_000, bytes=1_000)
-    await apples.world.control._retaining.look(apples.fork)
+    await apples.world.control.moving.retaining.look(apples.fork)
     assert await asyncio.to_thread(retention_of, apples, "c1") == (86_400_000, -1)
     assert await asyncio.to_thread(retention_of, fork, "c2") == (3_600_000, 1_000)
 
