@@ -19,11 +19,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way, which it does not export
     AdminClient,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
     NewTopic,
-    ResourceType,
 )
 from prometheus_client import Counter, Gauge
 
@@ -44,7 +40,7 @@ from services.control.upstream.member_offsets import MemberOffsets
 from services.control.upstream.own_operations import own_operations
 from services.control.upstream.partitions import LivePartition, all_settings, live_partitions
 from services.control.upstream.references import resolved_all
-from services.control.upstream.topic_settings import set_topic_settings
+from services.control.upstream.topic_settings import effective_settings, own_settings, set_topic_settings
 
 T = TypeVar("T")
 
@@ -109,13 +105,13 @@ class Connections:
 
     async def topic_settings(self, cluster: UpstreamCluster, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """For each topic the settings that were made on it, defaults left out."""
-        return await self._call(cluster, lambda client, _: _settings(client, topics))
+        return await self._call(cluster, lambda client, _: own_settings(client, topics))
 
     async def effective_settings(
         self, cluster: UpstreamCluster, topics: Sequence[str], names: Collection[str]
     ) -> dict[str, dict[str, str]]:
         """For each topic the effective values of these settings, wherever they were made."""
-        return await self._call(cluster, lambda client, _: _effective_settings(client, topics, names))
+        return await self._call(cluster, lambda client, _: effective_settings(client, topics, names))
 
     async def set_topic_settings(self, cluster: UpstreamCluster, topic: str, settings: Mapping[str, str]) -> None:
         """Changes these settings of a topic."""
@@ -340,37 +336,6 @@ def _topics(client: AdminClient, cluster: UpstreamCluster) -> dict[str, int]:
     knock(cluster.bootstrap_servers)
     metadata = client.list_topics(timeout=REQUEST_TIMEOUT)
     return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
-
-
-def _settings(client: AdminClient, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    futures = client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT)
-    return {
-        resource.name: {
-            entry.name: entry.value for entry in future.result(REQUEST_TIMEOUT).values() if _made_on_topic(entry)
-        }
-        for resource, future in futures.items()
-    }
-
-
-def _effective_settings(
-    client: AdminClient, topics: Sequence[str], names: Collection[str]
-) -> dict[str, dict[str, str]]:
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    futures = client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT)
-    return {
-        resource.name: {
-            entry.name: entry.value
-            for entry in future.result(REQUEST_TIMEOUT).values()
-            if entry.name in names and entry.value is not None
-        }
-        for resource, future in futures.items()
-    }
-
-
-def _made_on_topic(entry: ConfigEntry) -> bool:
-    made_on_topic = ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
-    return made_on_topic and entry.value is not None and not entry.is_sensitive
 
 
 def _create(client: AdminClient, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:

@@ -26,7 +26,7 @@ import structlog
 from mesh.protection.keys import DataKey, KeyGoneError, KeysAwayError, KeyService, NoKey, Wrapped
 from mesh.schemas.registry import Registry
 from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaError
-from services.gateway import metrics
+from services.gateway.keys import metrics
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.data_keys import Found, LatestOf, SchemaOf, Wanted
 
