@@ -8,8 +8,10 @@ from typing import Any
 
 import grpc
 import pytest
+from google.api import field_behavior_pb2
 from google.protobuf import message_factory
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import PreconditionFailure
 
 from mesh.rpc import admin, admin_grpc, discovery, events, instances, instances_grpc, record_rules, record_rules_grpc
@@ -84,11 +86,25 @@ async def test_no_changing_call_of_any_service_gets_past_the_freeze(world: World
 
 
 def call(world: World, method: MethodDescriptor) -> Awaitable[object]:
-    """The method with an empty request."""
+    """The method with a request that has its required fields, and nothing else."""
     name = f"{method.containing_service.name}Stub"
     stub = next(getattr(module, name) for module in STUBS if hasattr(module, name))(world.channel)
     multicallable: Callable[..., Awaitable[Any]] = getattr(stub, method.name)
-    return multicallable(message_factory.GetMessageClass(method.input_type)(), timeout=CALL)
+    request = message_factory.GetMessageClass(method.input_type)()
+    fill(request)
+    return multicallable(request, timeout=CALL)
+
+
+def fill(message: Message) -> None:
+    for field in message.DESCRIPTOR.fields:
+        if field_behavior_pb2.REQUIRED not in field.GetOptions().Extensions[field_behavior_pb2.field_behavior]:
+            continue
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            inner = getattr(message, field.name)
+            inner.SetInParent()
+            fill(inner)
+        else:
+            setattr(message, field.name, "some")
 
 
 async def test_questions_and_checks_are_answered_while_frozen(mesh_of_two: World) -> None:

@@ -233,8 +233,13 @@ async def test_a_streams_group_has_its_members_and_its_lag(
         assert found.group.state == topics.CONSUMER_GROUP_STATE_STABLE
         assert sum(each.partitions for each in found.members) == 4, "two tasks of each of two subtopologies"
         state = topics.ListGroupsRequest(part=group, state=topics.CONSUMER_GROUP_STATE_STABLE)
-        [shown] = (await groups(mesh_of_two).ListGroups(state, timeout=CALL)).groups
-        assert (shown.members, shown.type) == (len(found.members), topics.CONSUMER_GROUP_TYPE_STREAMS)
+        streams = topics.CONSUMER_GROUP_TYPE_STREAMS
+
+        async def is_listed() -> bool:  # while a broker is slow, the list has the group without its members
+            [shown] = (await groups(mesh_of_two).ListGroups(state, timeout=CALL)).groups
+            return (shown.members, shown.type) == (len(found.members), streams)
+
+        await until(is_listed, "the list has the group with its members")
 
 
 async def test_a_group_that_nobody_knows_is_not_found(mesh_of_two: World) -> None:

@@ -208,8 +208,11 @@ def test_a_renewed_certificate_counts_for_new_connections_and_ends_none(
 ) -> None:
     monkeypatch.setattr(server_certificate, "LOOK_S", 0.05)
     producer = Producer(house.confluent("PLAIN"))
-    producer.list_topics(timeout=ANSWER_S)
-    before = {each.session.number for each in list(house.gateway.gateway.connections)}
+    producer.produce(house.topic, "before")
+    assert producer.flush(ANSWER_S) == 0
+    writing = [each.session for each in list(house.gateway.gateway.connections) if each.session.uses.produced]
+    before = {session.number for session in writing}  # librdkafka itself ends its connection to the bootstrap address
+    assert before
     time_before = house.certificate.stat().st_mtime_ns
     with capture_logs() as logs:
         house.take("renewed")
