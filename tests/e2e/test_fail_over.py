@@ -176,7 +176,7 @@ async def has_committed(
 
 
 def meshctl(mesh: TwoOfEverything, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Of the control that leads."""
+    """Asks the control that leads."""
     [address] = [each.address for each in mesh.controls if each.ready() == "ready"]
     return forked_meshctl().call(["--address", address, "cluster", *arguments], {}, mesh.folder)
 
@@ -186,7 +186,7 @@ async def command(mesh: TwoOfEverything, *arguments: str) -> subprocess.Complete
 
 
 async def answer(mesh: TwoOfEverything, *arguments: str) -> dict[str, Any]:
-    """Of a command that ends well, as a program reads it."""
+    """Runs a command that ends well; gives its output as a program reads it."""
     run = await command(mesh, *arguments, "-o", "json")
     assert run.returncode == 0, run.stderr
     found: dict[str, Any] = json.loads(run.stdout)

@@ -155,10 +155,10 @@ class BrokerConnections:
                 raise CoordinatorRefusedError(self._cluster.name, told.error_code)
             await asyncio.sleep(PAUSE_S)
 
-    async def ask_coordinator(self, transactional_id: str, request: Any) -> Any:
-        """The coordinator's answer. Asks again while the coordinator moves, or ends a transaction of the id."""
+    async def ask_coordinator(self, name: str, request: Any, kind: int = TRANSACTION) -> Any:
+        """The coordinator's answer. Asks again while the coordinator loads, moves, or ends a transaction of the id."""
         while True:
-            told = await self.ask(await self.coordinator(transactional_id), request)
+            told = await self.ask(await self.coordinator(name, kind), request)
             if told.error_code not in ON_THE_WAY:
                 return told
             await asyncio.sleep(PAUSE_S)

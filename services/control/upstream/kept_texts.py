@@ -6,24 +6,18 @@ has foreign bytes at its end, or is no text at all.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from aiokafka.protocol.api import RequestStruct, Response
-from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.protocol.types import Boolean, CompactArray, Int16, Int32, Int64, Schema
 
 from mesh.exact_requests import Exactly
 from mesh.routing import UpstreamCluster
-from services.control.upstream.broker_connections import (
-    GROUP,
-    ON_THE_WAY,
-    PAUSE_S,
-    BrokerConnections,
-    CoordinatorRefusedError,
-)
+from services.control.upstream.broker_connections import GROUP, BrokerConnections, CoordinatorRefusedError
 from services.control.upstream.connections import UnreachableError
 from services.control.upstream.offsets import Position, StablePositions
+from services.control.upstream.transaction_messages import NAME, TAGS
 
 ASK_S: Final = 8.0
 """Seconds for all groups of a topic."""
@@ -32,8 +26,6 @@ END: Final = "\0"
 """confluent-kafka ends each text that it commits so."""
 NOT_FOUND: Final = 69
 """The group was deleted just now."""
-_NAME: Final = CompactString("utf-8")
-_TAGS: Final = ("tags", TaggedFields)
 
 
 class OffsetFetchResponse_v7(Response):  # type: ignore[misc]  # noqa: N801  # aiokafka: no types, its names
@@ -43,15 +35,15 @@ class OffsetFetchResponse_v7(Response):  # type: ignore[misc]  # noqa: N801  # a
         ("partition", Int32),
         ("offset", Int64),
         ("leader_epoch", Int32),
-        ("metadata", _NAME),
+        ("metadata", NAME),
         ("error_code", Int16),
-        _TAGS,
+        TAGS,
     )
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        ("topics", CompactArray(("topic", _NAME), ("partitions", _PARTITION), _TAGS)),
+        ("topics", CompactArray(("topic", NAME), ("partitions", _PARTITION), TAGS)),
         ("error_code", Int16),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -61,10 +53,10 @@ class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]  # noqa: N801
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = OffsetFetchResponse_v7
     SCHEMA = Schema(
-        ("group_id", _NAME),
-        ("topics", CompactArray(("topic", _NAME), ("partitions", CompactArray(Int32)), _TAGS)),
+        ("group_id", NAME),
+        ("topics", CompactArray(("topic", NAME), ("partitions", CompactArray(Int32)), TAGS)),
         ("require_stable", Boolean),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -77,7 +69,7 @@ async def with_texts(
     async with BrokerConnections(cluster, ASK_S) as brokers:
         for group in groups:
             try:
-                told = await _asked(brokers, group, topic, sorted(found.by_group[group]))
+                told = await brokers.ask_coordinator(group, _question(group, topic, found), GROUP)
             except CoordinatorRefusedError as refusal:
                 raise UnreachableError(f"group {group!r} does not tell its offsets: {refusal}") from refusal
             if told.error_code not in (0, NOT_FOUND):
@@ -93,10 +85,5 @@ async def with_texts(
     return found
 
 
-async def _asked(brokers: BrokerConnections, group: str, topic: str, partitions: list[int]) -> Any:
-    request = Exactly(OffsetFetchRequest_v7(group, [(topic, partitions, {})], True, {}))
-    while True:
-        told = await brokers.ask(await brokers.coordinator(group, GROUP), request)
-        if told.error_code not in ON_THE_WAY:
-            return told
-        await asyncio.sleep(PAUSE_S)
+def _question(group: str, topic: str, found: StablePositions) -> Exactly:
+    return Exactly(OffsetFetchRequest_v7(group, [(topic, sorted(found.by_group[group]), {})], True, {}))

@@ -81,14 +81,10 @@ async def set_share_starts(cluster: UpstreamCluster, topic: str, group: str, sta
     wanted: list[Any] = [(topic, [(number, start, {}) for number, start in sorted(starts.items())], {})]
     request = Exactly(AlterShareGroupOffsetsRequest_v0(group, wanted, {}))
     async with BrokerConnections(cluster, ASK_S) as brokers:
-        while True:
-            try:
-                answer = await brokers.ask(await brokers.coordinator(group, GROUP), request)
-            except IncompatibleBrokerVersion:
-                raise GroupRefusedError("it has no offsets of share groups: Kafka has them since version 4.1") from None
-            if answer.error_code not in ON_THE_WAY:
-                break
-            await asyncio.sleep(PAUSE_S)
+        try:
+            answer = await brokers.ask_coordinator(group, request, GROUP)
+        except IncompatibleBrokerVersion:
+            raise GroupRefusedError("it has no offsets of share groups: Kafka has them since version 4.1") from None
     _check(answer)
 
 

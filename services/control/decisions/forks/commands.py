@@ -14,13 +14,13 @@ from services.control.decisions.rules.commands import RuleChange, RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
 from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topics.looking import Looking
-from services.control.domain.errors import Exists, NotAllowed, Refusal, Unavailable
+from services.control.domain.errors import Exists, Refusal, Unavailable
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.rules import edits
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from services.control.domain.stitches.forks import check_offsets, check_wanted, ended, fork_of, forked, past_of
 from services.control.domain.stitches.logs import STITCHES
-from services.control.domain.topic_moves.moves import Side, check_sides, refuse_differing
+from services.control.domain.topic_moves.moves import Side, check_sides, refuse_differing, refuse_moving
 from services.control.domain.view import MeshView
 from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
@@ -60,7 +60,7 @@ class ForkDecisions:
         check_wanted(table, wanted)
         for topic in (wanted.source_topic, wanted.topic):
             refuse_differing(table, topic)
-        self._check_moves(view, wanted)
+            refuse_moving(view.topic_moves, topic)
         self._preparation.check_understood(TABLE_FORMAT_OF_FORKS)
         made = _rule_of(wanted)(view.rule_set).after.route(wanted.topic)
         assert made is not None, "the rule leads the fork to its cluster"
@@ -107,12 +107,6 @@ class ForkDecisions:
             self._journal.view,
             rests_on=lambda view: view.state.effective.policies.stitch_policy,
         )
-
-    def _check_moves(self, view: MeshView, wanted: topics.ForkTopicRequest) -> None:
-        for move in view.topic_moves.open.values():
-            if move.spec.topic in (wanted.source_topic, wanted.topic):
-                text = f"{move.name} moves topic {move.spec.topic!r} just now; wait for its end, or cancel it"
-                raise NotAllowed("TOPIC_IS_MOVING", f"topics/{move.spec.topic}", text)
 
     async def _check_sides(self, table: RoutingTable, wanted: topics.ForkTopicRequest) -> Side:
         """The side of the past. Creates the topic of the fork, unless an empty one is there."""

@@ -192,6 +192,14 @@ def refuse_differing(table: RoutingTable, topic: str) -> None:
             raise NotAllowed("TOPIC_DIFFERS_BY_CLIENT", f"rules/{version.rule.rule_id}", text)
 
 
+def refuse_moving(known: TopicMoves, topic: str) -> None:
+    """Refuses a topic that has an open move."""
+    move = next((each for each in known.open.values() if each.spec.topic == topic), None)
+    if move is not None:
+        text = f"{move.name} moves topic {topic!r} just now; wait for its end, or cancel it"
+        raise NotAllowed("TOPIC_IS_MOVING", f"topics/{topic}", text)
+
+
 def check_sides(topic: str, source: Side, target: Side, *, stitched: bool = False) -> None:
     """Refuses a topic that can't be copied with its offsets, or whose log can't be stitched."""
     name = f"topics/{topic}"
@@ -236,10 +244,7 @@ def started(
     if len(known.open) >= MAX_OPEN:
         text = f"{len(known.open)} moves are open, and no more are possible; wait until some end, or cancel them"
         raise NotAllowed("TOO_MANY_MOVES", TOPIC_MOVES, text)
-    other = next((each for each in known.open.values() if each.spec.topic == spec.topic), None)
-    if other is not None:
-        text = f"{other.name} moves topic {spec.topic!r} just now; wait for its end, or cancel it"
-        raise NotAllowed("TOPIC_IS_MOVING", f"topics/{spec.topic}", text)
+    refuse_moving(known, spec.topic)
     source, target = way
     copy = record_rules.CopySpec(
         source_cluster=source.cluster, topic=source.upstream_topic, target_cluster=target.cluster,
