@@ -25,13 +25,14 @@ from mesh.routing import (
     UpstreamCluster,
 )
 from mesh.routing.policies import Policies
-from mesh.rpc import listeners, protection, rehearsals, stitches, validation
+from mesh.rpc import listeners, protection, rehearsals, stitches, topic_moves, validation
 from mesh.stitches import StitchedLog
 from mesh.stitches.codec import log_to_proto
 from mesh.validation import Rule
 from mesh.validation.codec import rule_to_proto
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
+from services.gateway.requests.records.handover import learn
 from services.gateway.settings import GatewaySettings
 from tests.fixtures.ports import free_block
 
@@ -206,10 +207,12 @@ class RunningGateway:
 
         self.call(work)
 
-    def switch(self, table: RoutingTable) -> None:
-        """End the hold under this table."""
+    def switch(self, table: RoutingTable, producers: topic_moves.TopicMoveProducers | None = None) -> None:
+        """End the hold under this table. `producers` come with it, if control has taken them at the cut."""
 
         async def work() -> None:
+            if producers is not None:
+                learn(producers, table, self.gateway.mesh.memory.seams, self._loop.time())
             self.gateway.mesh.end_hold(table)
 
         self.call(work)

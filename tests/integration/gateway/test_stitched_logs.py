@@ -12,7 +12,9 @@ from aiokafka import TopicPartition as AiokafkaPartition
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its own documented way
 
+from mesh.rpc import routing, topic_moves
 from mesh.stitches import LogPart, StitchedLog
+from mesh.topic_logs.brokers import Brokers
 from services.gateway import metrics
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
@@ -51,19 +53,31 @@ class Stitched:
         return self.gateway.address
 
     def cut(self, cluster: str) -> None:
-        """As control does it: hold, take the ends of the old log and of the new one, switch."""
+        """As control does it: hold, take the old log's producers and the ends of both logs, switch."""
         self.gateway.hold(self.rules.to(cluster, [self.topic]))
         last = self.parts[-1]
+        producers = asyncio.run(producers_at_cut(self.clusters[last.cluster], last.cluster, self.topic))
         ends = offsets(self.clusters[last.cluster].bootstrap, self.topic, LATEST)
         bases = offsets(self.clusters[cluster].bootstrap, self.topic, LATEST)
         starts = tuple(end + shift for end, shift in zip(ends, last.shifts, strict=True))
         shifts = tuple(start - base for start, base in zip(starts, bases, strict=True))
         visit = 1 + sum(part.cluster == cluster for part in self.parts)
         self.parts.append(LogPart(cluster, self.topic, visit, starts, shifts))
-        self.gateway.switch(self.rules.stitched(StitchedLog(self.topic, tuple(self.parts))))
+        self.gateway.switch(self.rules.stitched(StitchedLog(self.topic, tuple(self.parts))), producers)
 
     def offsets(self, spec: object) -> list[int]:
         return offsets(self.address, self.topic, spec)
+
+
+async def producers_at_cut(cluster: KafkaCluster, name: str, topic: str) -> topic_moves.TopicMoveProducers:
+    event = topic_moves.TopicMoveProducers(topic=topic, source_cluster=name, source_topic=topic)
+    spec = routing.ClusterSpec(bootstrap_servers=[cluster.bootstrap])
+    async with Brokers(spec, "test.cut") as brokers, asyncio.timeout(ANSWER_S):
+        await brokers.partitions(topic)
+        for number, known in (await brokers.producers_of(topic, range(PARTITIONS))).items():
+            last = [topic_moves.TopicMoveProducer(**each._asdict()) for each in known if each.sequence >= 0]
+            event.partitions.add(partition=number, producers=last)
+    return event
 
 
 def offsets(bootstrap: str, topic: str, spec: object) -> list[int]:
