@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from mesh import durations
 from mesh.rpc import admin, drains, topic_moves, topics
 from mesh.wording import short, word
 from services.console import words
@@ -29,7 +30,8 @@ def state(of: topic_moves.MoveWithRecords) -> Cell:
 def progress(of: topic_moves.MoveWithRecords) -> Cell:
     """How far its copy is, as its router said last."""
     if of.state not in OPEN:
-        return Cell(f"producers waited {of.pause_ms:,} ms" if of.pause_ms else words.NONE)
+        waited = durations.whole_ms(of.pause)
+        return Cell(f"producers waited {waited:,} ms" if waited else words.NONE)
     if of.spec.kind == STITCH:
         return Cell("nothing is copied", tone=Tone.QUIET)
     if not of.HasField("progress"):
@@ -164,7 +166,7 @@ def _spec(ask: Ask) -> topic_moves.TopicMoveSpec:
     if budget >= 2**31:
         raise wrong("budget", f"{budget} is too large")
     return topic_moves.TopicMoveSpec(
-        topic=topic, target_cluster=target, bytes_per_second=ask.number("rate"), hold_budget_ms=budget,
+        topic=topic, target_cluster=target, bytes_per_second=ask.number("rate"), hold_budget=durations.of_ms(budget),
         kind=STITCH if ask.said("stitch") else topic_moves.TOPIC_MOVE_KIND_COPY,
     )  # fmt: skip
 
@@ -187,7 +189,7 @@ async def check(ask: Ask) -> Page:
         ("Partitions", f"{found.topic.partitions:,}"),
         ("Offsets to copy", "none: old records stay" if spec.kind == STITCH else to_copy),
         ("Bytes a second, at most", words.size(spec.bytes_per_second) if spec.bytes_per_second else "no bound"),
-        ("Producers may wait", f"{spec.hold_budget_ms or 1000:,} ms"),
+        ("Producers may wait", f"{durations.whole_ms(spec.hold_budget) or 1000:,} ms"),
     ]
     parts: list[Part] = [Notice(each, Tone.WARNING) for each in (*found.problems, *explanation.notes)]
     if found.topic.cluster == spec.target_cluster:

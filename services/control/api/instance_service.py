@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from mesh import durations
 from mesh.instance_names import INSTANCES
 from mesh.rpc import events, instances, instances_grpc
 from services.control.api import pages, shapes
@@ -106,16 +107,16 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         self._sidecars.report_subscriptions(sidecar, request.subscriptions)
         next_beat_ms = self._sidecars.next_beat_ms
         if not request.takes_subscriptions:
-            return instances.BeatResponse(next_beat_ms=next_beat_ms)
+            return instances.BeatResponse(next_beat=durations.of_ms(next_beat_ms))
         news = self._subscriptions.news_for(sidecar, request.subscriptions_digest)
-        return instances.BeatResponse(subscriptions=news, next_beat_ms=next_beat_ms)
+        return instances.BeatResponse(subscriptions=news, next_beat=durations.of_ms(next_beat_ms))
 
     async def PlaceOrder(self, request: instances.PlaceOrderRequest, context: Any) -> events.SidecarOrder:
         self._journal.require_loaded()
         who = caller(request, request.request_id, request.reason)
         placing = self._orders.place(request, who, lambda order: stored_response(who, order))
         order = await once(events.SidecarOrder, placing)
-        return await self._orders.following.outcome(order, min(request.wait_ms / 1000, time_left()))
+        return await self._orders.following.outcome(order, min(durations.whole_ms(request.wait) / 1000, time_left()))
 
     async def GetOrder(self, request: instances.GetOrderRequest, context: Any) -> events.SidecarOrder:
         self._journal.require_loaded()

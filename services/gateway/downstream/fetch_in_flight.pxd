@@ -8,7 +8,7 @@ from services.gateway.requests.records.fetch_routes cimport Route
 from services.gateway.requests.records.fetch_sessions cimport FetchSession, Marks, Position
 from services.gateway.wire.scanner.walks cimport fetch_response, headers, octets
 
-cdef Py_ssize_t _NO_TAGS, FLEXIBLE, NAMES_UNTIL, NO_SESSION
+cdef Py_ssize_t _FETCH, _NO_TAGS, FLEXIBLE, NAMES_UNTIL, NO_SESSION
 
 
 @cython.final

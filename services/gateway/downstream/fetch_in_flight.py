@@ -44,7 +44,7 @@ from services.gateway.wire.scanner.walks import fetch_response, headers, octets
 FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
 SESSION_AT: Final = 6
 """The offset of the session id in an answer's body."""
-FETCH: Final = int(ApiKey.FETCH)
+_FETCH: Final = int(ApiKey.FETCH)
 _NO_TAGS: Final = 0
 
 
@@ -130,7 +130,7 @@ class FetchInFlight:
 
     @property
     def header(self) -> headers.RequestHeader:
-        return headers.RequestHeader(FETCH, self.version, self.clients_id, self.client_id, 0)
+        return headers.RequestHeader(_FETCH, self.version, self.clients_id, self.client_id, 0)
 
     @property
     def asked(self) -> list[Place]:

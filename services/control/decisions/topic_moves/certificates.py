@@ -219,7 +219,7 @@ def _log(found: Evidence) -> topic_moves.TopicMoveLog:
 
 
 def _certificate(move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveCertificate:
-    certificate = topic_moves.TopicMoveCertificate(confirmed=True, positions=move.positions, pause_ms=move.pause_ms)
+    certificate = topic_moves.TopicMoveCertificate(confirmed=True, positions=move.positions, pause=move.pause)
     certificate.read_time.GetCurrentTime()
     return certificate
 

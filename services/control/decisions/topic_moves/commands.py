@@ -22,6 +22,7 @@ from functools import partial
 import structlog
 from prometheus_client import Counter, Gauge
 
+from mesh import durations
 from mesh.record_rules import copy_of
 from mesh.routing import ExactName, Place, RoutingTable
 from mesh.rpc import events, topic_moves
@@ -300,7 +301,7 @@ class TopicMoveDecisions:
             name=move.name,
             state=DONE,
             revision=view.rules_revision if change is None else change.revision,
-            pause_ms=0 if change is None else round(change.switch_ms),
+            pause=durations.of_ms(0 if change is None else round(change.switch_ms)),
         )
         await self._append(move.name, end, Caller(CONTROL))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mesh import durations
 from mesh.instance_names import INSTANCES
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField
@@ -107,12 +108,11 @@ def is_time(time: Timestamp) -> bool:
 
 
 def _check_drain(drain: events.DrainInstance) -> None:
-    if not 0 <= drain.timeout_ms <= LONGEST_DRAIN_MS:
-        raise InvalidField(
-            "command.drain.timeout_ms",
-            f"{drain.timeout_ms} is not from 0 to {LONGEST_DRAIN_MS}; 0 means {USUAL_DRAIN_MS}",
-        )
-    drain.timeout_ms = drain.timeout_ms or USUAL_DRAIN_MS
+    timeout_ms = durations.whole_ms(drain.timeout)
+    if not 0 <= timeout_ms <= LONGEST_DRAIN_MS:
+        text = f"{timeout_ms} ms is not from 0 to {LONGEST_DRAIN_MS} ms; 0 means {USUAL_DRAIN_MS} ms"
+        raise InvalidField("command.drain.timeout", text)
+    drain.timeout.CopyFrom(durations.of_ms(timeout_ms or USUAL_DRAIN_MS))
 
 
 def _check_configure(change: events.ConfigureInstance) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from mesh import durations
 from mesh.instance_names import INSTANCES
 from mesh.rpc import drains, events, instances, replays, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
@@ -113,14 +114,15 @@ def place(
     sidecar = _holder(request.target, known, sidecars)
     command = checked(request.command, request.target)
     _check_kind(command, known.get(request.target))
-    _check_within("wait_ms", request.wait_ms, LONGEST_WAIT_MS, "0 waits for nothing")
-    _check_within("expire_ms", request.expire_ms, LONGEST_EXPIRY_MS, f"0 means {USUAL_EXPIRY_MS}")
+    expiry_ms = durations.whole_ms(request.expire_after)
+    _check_within("wait", durations.whole_ms(request.wait), LONGEST_WAIT_MS, "0 waits for nothing")
+    _check_within("expire_after", expiry_ms, LONGEST_EXPIRY_MS, f"0 means {USUAL_EXPIRY_MS} ms")
     _check_room(orders, sidecar)
     order = events.SidecarOrder(
         name=f"{ORDERS}/{identifier}", target=request.target, sidecar=sidecar, command=command, replay=replay
     )
     order.create_time.FromDatetime(now)
-    order.expire_time.FromDatetime(now + timedelta(milliseconds=request.expire_ms or USUAL_EXPIRY_MS))
+    order.expire_time.FromDatetime(now + timedelta(milliseconds=expiry_ms or USUAL_EXPIRY_MS))
     return events.SidecarOrdered(order=order)
 
 
@@ -233,7 +235,7 @@ def _check_kind(command: events.SidecarCommand, instance: events.ConsumerInstanc
 
 def _check_within(field: str, said: int, most: int, zero: str) -> None:
     if not 0 <= said <= most:
-        raise InvalidField(field, f"{said} is not from 0 to {most}; {zero}")
+        raise InvalidField(field, f"{said} ms is not from 0 to {most} ms; {zero}")
 
 
 def _check_room(orders: Orders, sidecar: str) -> None:
@@ -248,7 +250,7 @@ def _check_room(orders: Orders, sidecar: str) -> None:
 
 
 def _given_up_at(order: events.SidecarOrder, leading_since: datetime, *, heard: bool) -> datetime:
-    waits = timedelta(milliseconds=order.command.drain.timeout_ms)
+    waits = timedelta(milliseconds=durations.whole_ms(order.command.drain.timeout))
     if order.command.HasField("accept_loss"):
         waits = TIME_OF_A_LOOK
     usual = order.expire_time.ToDatetime(UTC) + (waits + TIME_TO_CARRY_OUT if heard else TIME_TO_BE_HEARD)
