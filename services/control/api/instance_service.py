@@ -16,8 +16,9 @@ from services.control.decisions.sidecars.instances import InstanceDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
+from services.control.domain.open_and_ended import newest_first
 from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, incarnation_of
-from services.control.domain.sidecars.orders import ORDERS, newest_first
+from services.control.domain.sidecars.orders import ORDERS
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
 
@@ -87,7 +88,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
             instance=instance,
             status=None if heard is None else heard.status,
             sidecar_alive=self._sidecars.is_alive(instance.sidecar),
-            orders=self._journal.view.orders.newest(request.name)[:MOST_ORDERS_DESCRIBED],
+            orders=self._journal.view.orders.newest_for(request.name)[:MOST_ORDERS_DESCRIBED],
         )
         if heard is not None:
             described.status_time.FromDatetime(heard.time)
@@ -125,7 +126,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
 
     async def ListOrders(self, request: instances.ListOrdersRequest, context: Any) -> instances.ListOrdersResponse:
         self._journal.require_loaded()
-        found = self._journal.view.orders.newest(request.target, open_only=request.open_only)
+        found = self._journal.view.orders.newest_for(request.target, open_only=request.open_only)
         listing = f"orders {request.target} {request.open_only}"
         page, token = pages.cut(
             listing, found, [newest_first(each) for each in found], request.page_size, request.page_token

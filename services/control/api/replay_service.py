@@ -13,11 +13,11 @@ from services.control.decisions.answers import stored_response
 from services.control.decisions.members.members import short
 from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.domain.errors import InvalidField
+from services.control.domain.open_and_ended import newest_first
 from services.control.domain.replays.assignment import MAX_RUNNING, USUAL_DESTINATIONS, Candidate
 from services.control.domain.replays.replays import REPLAYS
 from services.control.domain.sidecars.incarnations import incarnation_of
 from services.control.domain.sidecars.instances import LONGEST_NAME, NUL
-from services.control.domain.sidecars.orders import newest_first
 from services.control.store.journal import Journal
 
 USUAL_WAIT_MS = 5_000

@@ -163,7 +163,7 @@ async def test_a_cluster_that_does_not_answer_is_named_and_nothing_begins(draini
         spec = drains.DrainSpec(source_cluster=source, target_cluster=target, topics=f"{draining.prefix}*")
         start = draining.stub.StartDrain(drains.StartDrainRequest(spec=spec), timeout=CALL)
         await refused(start, grpc.StatusCode.UNAVAILABLE, "cluster 'c3' at", "the drain can't be planned")
-    assert not draining.world.control.journal.view.drains.newest
+    assert not draining.world.control.journal.view.drains.newest()
 
 
 async def test_a_drain_that_needs_a_second_person_shows_its_plan_and_begins_when_approved(

@@ -182,7 +182,7 @@ def test_a_cancelled_drain_ends_when_no_move_is_under_way() -> None:
         resumed(known, NAME)
     moved = events.DrainMoveEnded(name=NAME, topic="apples", confirmed=True)
     assert outcome(after(begun("apples"), cancel, moved).get(NAME)) == CANCELLED
-    with pytest.raises(Unknown, match="no drain 'drains/2' is known"):
+    with pytest.raises(Unknown, match="drain 'drains/2' is not known"):
         cancelled(known, "drains/2")
 
 

@@ -320,7 +320,7 @@ def test_orders_are_listed_by_target_and_by_whether_they_are_open(mesh: Mesh) ->
     health = mesh.orders(HEALTH, "members/s2")
     mesh.reports(first, DONE)
     known = mesh.view.orders
-    assert [each.name for each in known.newest(ONE)] == [second.name, first.name]
+    assert [each.name for each in known.newest_for(ONE)] == [second.name, first.name]
     assert [each.name for each in known.newest(open_only=True)] == [health.name, second.name]
 
 

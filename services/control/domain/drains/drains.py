@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from mesh import durations
 from mesh.routing import RoutingTable
 from mesh.rpc import drains, events, topic_moves
-from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.sidecars.orders import newest_first
+from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.open_and_ended import OpenAndEnded
 from services.control.domain.topic_moves.moves import (
     COPYING,
     DONE,
@@ -54,21 +54,10 @@ Step = events.DrainMoveEnded | events.DrainTopicLeft
 
 
 @dataclass(frozen=True, slots=True)
-class Drains:
-    """All known drains by name, oldest first. Nobody changes the messages in it."""
+class Drains(OpenAndEnded[drains.Drain]):
+    """All known drains."""
 
-    open: Mapping[str, drains.Drain] = field(default_factory=dict)
-    ended: Mapping[str, drains.Drain] = field(default_factory=dict)
-
-    def get(self, name: str) -> drains.Drain:
-        known = self.open.get(name) or self.ended.get(name)
-        if known is None:
-            raise Unknown(name, f"no drain {name!r} is known: {', '.join(self.open) or 'none'} are open")
-        return known
-
-    @property
-    def newest(self) -> list[drains.Drain]:
-        return sorted([*self.open.values(), *self.ended.values()], key=newest_first)
+    kind = "drain"
 
 
 def fold_drains(known: Drains, event: events.Event) -> Drains:

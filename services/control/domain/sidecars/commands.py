@@ -11,6 +11,7 @@ from mesh import durations
 from mesh.instance_names import INSTANCES
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField
+from services.control.domain.open_and_ended import LAST_SECOND
 from services.control.domain.sidecars.deliveries import check_delivery, check_mask
 from services.control.domain.sidecars.instances import LONGEST_NAME, NUL, check_what_it_reads
 
@@ -28,8 +29,6 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MAX_LOGGERS = 100
 USUAL_DRAIN_MS = 30_000
 LONGEST_DRAIN_MS = 600_000
-LAST_SECOND = 253_402_300_799
-"""The last second of the year 9999, the last year that a google.protobuf.Timestamp knows."""
 
 
 def reads_only(command: events.SidecarCommand) -> bool:

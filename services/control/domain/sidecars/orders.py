@@ -13,15 +13,16 @@ The life of an order
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from mesh import durations
 from mesh.instance_names import INSTANCES
-from mesh.rpc import drains, events, instances, replays, topic_moves
+from mesh.rpc import events, instances
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.sidecars.commands import LAST_SECOND, PIPELINES, SIDECARS, checked, is_time, named
+from services.control.domain.open_and_ended import OpenAndEnded
+from services.control.domain.sidecars.commands import PIPELINES, SIDECARS, checked, is_time, named
 from services.control.domain.sidecars.instances import NUL, Instances
 
 ORDERS = "orders"
@@ -49,33 +50,18 @@ MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """The orders that control knows, by orders/{order}; the oldest come first."""
+class Orders(OpenAndEnded[events.SidecarOrder]):
+    """The orders that control knows, by orders/{order}, as they were given; the last `KEPT` ones with an outcome."""
 
-    open: Mapping[str, events.SidecarOrder] = field(default_factory=dict)
-    """The orders as they were given."""
-    ended: Mapping[str, events.SidecarOrder] = field(default_factory=dict)
-    """The last `KEPT` orders with an outcome, in the order of their outcomes."""
-
-    def get(self, name: str) -> events.SidecarOrder:
-        order = self.open.get(name) or self.ended.get(name)
-        if order is None:
-            raise Unknown(name, f"order {name!r} is not known: never given, or so old that only the log tells of it")
-        return order
+    kind = "order"
 
     def of_sidecar(self, sidecar: str) -> list[events.SidecarOrder]:
         """The orders that a sidecar has to carry out, in the order in which they were given."""
         return [order for order in self.open.values() if order.sidecar == sidecar]
 
-    def newest(self, target: str = "", *, open_only: bool = False) -> list[events.SidecarOrder]:
-        """All orders, or those for one target; the newest first."""
-        known = [*self.open.values(), *(() if open_only else self.ended.values())]
-        return sorted((each for each in known if target in ("", each.target)), key=newest_first)
-
-
-def newest_first(made: events.SidecarOrder | replays.Replay | topic_moves.MoveWithRecords | drains.Drain) -> str:
-    """A key to sort orders, replays, moves or drains by, also as text."""
-    return f"{(LAST_SECOND + 1) * 1_000_000_000 - made.create_time.ToNanoseconds():021d} {made.name}"
+    def newest_for(self, target: str, *, open_only: bool = False) -> list[events.SidecarOrder]:
+        """The orders for one target, or all if none is named; the newest first."""
+        return [each for each in self.newest(open_only=open_only) if target in ("", each.target)]
 
 
 def fold_orders(orders: Orders, event: events.Event) -> Orders:

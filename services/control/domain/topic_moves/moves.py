@@ -14,7 +14,7 @@ from mesh import durations
 from mesh.routing import Place, RoutingTable, Subject
 from mesh.rpc import events, record_rules, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.sidecars.orders import newest_first
+from services.control.domain.open_and_ended import newest_first
 from services.control.domain.stitches.logs import log_of
 
 TOPIC_MOVES = "topicmoves"
