@@ -10,6 +10,7 @@ from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
+from services.console.views import drains as drains_view
 from services.console.views.rules import cluster_field
 
 OPEN = (
@@ -49,18 +50,6 @@ def move_row(of: topic_moves.MoveWithRecords) -> Cells:
     ]  # fmt: skip
 
 
-def drain_row(of: drains.Drain) -> Cells:
-    """A drain of a cluster, with the numbers of its topics."""
-    counts = of.counts
-    topics = counts.waiting + counts.moving + counts.moved + counts.left
-    far = Cell(f"{counts.moved:,} of {topics:,} moved, {counts.left:,} stay", done=counts.moved / max(1, topics))
-    return [
-        short(of.name), of.spec.source_cluster, of.spec.target_cluster,
-        words.toned(word(drains.DrainState, of.state)), far, words.moment(of.create_time), of.actor,
-        of.problem or words.NONE,
-    ]  # fmt: skip
-
-
 async def listing(ask: Ask) -> Page:
     request = topic_moves.ListTopicMovesRequest(page_size=PAGE_SIZE, page_token=ask.page_token)
     stubs = ask.caller.stubs
@@ -76,9 +65,9 @@ async def listing(ask: Ask) -> Page:
     parts: list[Part] = [table]
     if drained.drains:
         columns = ("Drain", "From", "To", "State", "How far", "Began", "By", "Note")
-        parts.append(Table("Drains of clusters", columns, list(map(drain_row, drained.drains)), ""))
+        parts.append(Table("Drains of clusters", columns, list(map(drains_view.row, drained.drains)), ""))
     if ask.may_change:
-        parts.append(await move_form(ask, ""))
+        parts += [await move_form(ask, ""), await drains_view.form(ask)]
     lead = "A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch."
     return Page("Moves with records", parts, lead=lead, live="moves")
 
