@@ -29,14 +29,13 @@ async def topic(console: Consoled, kafka_c1: KafkaCluster, unique_name: Callable
 async def test_a_drain_is_planned_begun_paused_resumed_and_cancelled(console: Consoled, topic: str) -> None:
     async with console.person("ada") as ada, console.person("vera") as vera:
         assert "Drain a cluster" in await ada.sees("/moves")
-        assert "Drain a cluster" not in await vera.sees("/moves")
         plan = f"/drains/check?source_cluster=c1&target_cluster=c2&topics={topic}&budget=500"
         page = await ada.sees(plan)
         assert "From c1 To c2" in page
         assert "Producers may wait 500 ms" in page
         assert f"{topic} waiting 2" in page
         assert (await vera.client.get(plan)).status_code == 403
-        assert (await ada.client.get("/drains/check?source_cluster=c1")).status_code == 400
+        assert (await ada.client.get("/drains/check?source_cluster=c1")).status_code == 409
         assert "Drains of clusters" not in await ada.sees("/moves"), "a plan begins nothing"
 
         answer = await ada.sends(plan, "/drains/start", reason="old disks")
@@ -45,14 +44,13 @@ async def test_a_drain_is_planned_begun_paused_resumed_and_cancelled(console: Co
         page = await vera.sees(drain)
         assert "State running" in page
         assert "old disks" in page
-        assert "Pause it" not in page.partition("Topics Topic")[0]
         assert f'href="{drain}"' in (await vera.client.get("/moves")).text
 
         assert (await ada.sends(drain, f"{drain}/pause", reason="lunch")).status_code == 303
         assert "State paused" in await ada.sees(drain)
         assert (await ada.sends(drain, f"{drain}/resume")).status_code == 303
         assert "State running" in await ada.sees(drain)
-        assert (await vera.client.post(f"{drain}/cancel")).status_code == 403
+        assert (await vera.sends(drain, f"{drain}/cancel")).status_code == 403
         assert (await ada.sends(drain, f"{drain}/cancel", reason="not today")).status_code == 303
         page = await ada.sees(drain)
         assert "State cancelling" in page or "State cancelled" in page
@@ -60,25 +58,27 @@ async def test_a_drain_is_planned_begun_paused_resumed_and_cancelled(console: Co
 
 
 async def test_a_standby_is_shown_its_fail_over_refused_while_the_cluster_answers_and_ended(
-    console: Consoled, topic: str
+    console: Consoled, topic: str, kafka_c2: KafkaCluster
 ) -> None:
+    create_topic(kafka_c2.bootstrap, topic, 2)
+    await console.world.set(topic, "c2", accept_skip=True)
     async with console.person("ada") as ada, console.person("vera") as vera:
         assert "No cluster has a standby" in await vera.sees("/standbys")
-        assert (await vera.client.get("/standbys/c1")).status_code == 404
-        spec = standbys.StandbySpec(source_cluster="c1", target_cluster="c2", topics=topic)
+        assert (await vera.client.get("/standbys/c2")).status_code == 404
+        spec = standbys.StandbySpec(source_cluster="c2", target_cluster="c1", topics=topic)
         stub = standbys_grpc.StandbyServiceStub(console.world.channel)
         await stub.StartStandby(standbys.StartStandbyRequest(spec=spec, reason="two halls"), timeout=CALL)
-        assert "c1 c2 following" in await vera.sees("/standbys")
-        page = await vera.sees("/standbys/c1")
-        assert "Copies on c2" in page
+        assert "c2 c1 following" in await vera.sees("/standbys")
+        page = await vera.sees("/standbys/c2")
+        assert "Copies on c1" in page
         assert "two halls" in page
         assert "No copy lacks a record that a router has seen the end of." in page
-        assert "End the standby" not in page
-        assert (await vera.client.get("/standbys/c1/fail-over")).status_code == 403
+        assert (await vera.client.get("/standbys/c2/fail-over")).status_code == 403
+        assert (await vera.sends("/standbys/c2", "/standbys/c2/end")).status_code == 403
 
-        refused = await ada.client.get("/standbys/c1/fail-over")
-        assert refused.status_code == 409, refused.text
-        assert (await ada.sends("/standbys/c1", "/standbys/c1/end", reason="one hall")).status_code == 303
+        refused = await ada.client.get("/standbys/c2/fail-over")
+        assert (refused.status_code, "answers" in refused.text) == (409, True), refused.text
+        assert (await ada.sends("/standbys/c2", "/standbys/c2/end", reason="one hall")).status_code == 303
         assert "No cluster has a standby" in await ada.sees("/standbys")
 
 
@@ -92,7 +92,7 @@ async def test_a_rehearsal_is_shown_and_ended(console: Consoled, topic: str, mon
         page = await vera.sees("/rehearsals/c2")
         assert f"Share of the batches 25 % Topics {topic}" in page
         assert "no gateway has written to c2 yet" in page
-        assert "End the rehearsal" not in page
+        assert (await vera.sends("/rehearsals/c2", "/rehearsals/c2/end")).status_code == 403
         assert (await ada.sends("/rehearsals/c2", "/rehearsals/c2/end", reason="enough")).status_code == 303
 
         def is_over() -> bool:
@@ -113,7 +113,7 @@ async def test_a_topic_is_forked_and_both_pages_show_it(
         assert "No topic is a fork." in await vera.sees(f"/forks?of={topic}")
         assert "Parts of its log" not in await vera.sees(f"/topics/{topic}")
         two = await ada.sends("/forks", "/forks/start", **said, offset="1", time="2026-11-30T10:00")
-        assert two.status_code == 400
+        assert (two.status_code, "leave one out" in two.text) == (409, True)
         answer = await ada.sends("/forks", "/forks/start", **said, offset="3", reason="a trial")
         assert (answer.status_code, answer.headers["location"]) == (303, f"/topics/{fork}"), answer.text
         assert f"{fork} {topic} c2 c1 2" in await vera.sees(f"/forks?of={topic}")
