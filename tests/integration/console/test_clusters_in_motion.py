@@ -68,7 +68,9 @@ async def test_a_standby_is_shown_its_fail_over_refused_while_the_cluster_answer
         spec = standbys.StandbySpec(source_cluster="c2", target_cluster="c1", topics=topic)
         stub = standbys_grpc.StandbyServiceStub(console.world.channel)
         await stub.StartStandby(standbys.StartStandbyRequest(spec=spec, reason="two halls"), timeout=CALL)
-        assert "c2 c1 following" in await vera.sees("/standbys")
+        known = console.world.control.journal
+        await until(lambda: bool(known.view.standbys["standbys/c2"].topics), "control has found the topics")
+        assert "c2 c1 following 1" in await vera.sees("/standbys")
         page = await vera.sees("/standbys/c2")
         assert "Copies on c1" in page
         assert "two halls" in page
@@ -76,8 +78,11 @@ async def test_a_standby_is_shown_its_fail_over_refused_while_the_cluster_answer
         assert (await vera.client.get("/standbys/c2/fail-over")).status_code == 403
         assert (await vera.sends("/standbys/c2", "/standbys/c2/end")).status_code == 403
 
-        refused = await ada.client.get("/standbys/c2/fail-over")
-        assert (refused.status_code, "answers" in refused.text) == (409, True), refused.text
+        page = await ada.sees("/standbys/c2/fail-over")
+        assert "Nothing has changed yet." in page
+        assert f"{topic} {topic} 0" in page
+        refused = await ada.sends("/standbys/c2/fail-over", "/standbys/c2/fail-over", reason="a drill")
+        assert (refused.status_code, "answers control" in refused.text) == (409, True), refused.text
         assert (await ada.sends("/standbys/c2", "/standbys/c2/end", reason="one hall")).status_code == 303
         assert "No cluster has a standby" in await ada.sees("/standbys")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def contract(tmp_path: Path) -> Path:
 def breaks(buf: Path, proto: Path, released: Path) -> list[str]:
     """What a release's clients or servers would stumble over, a line each."""
 
-    def run(*arguments: str, config: dict[str, object]) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, config: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
         command = [str(buf), *arguments, "--config", json.dumps(config)]
         return subprocess.run(
             command, cwd=proto.parent, capture_output=True, text=True, timeout=COMPARE_TIMEOUT_S, check=False
