@@ -429,7 +429,7 @@ def test_a_clients_own_token_is_passed_on_and_a_renewed_one_too(house: House, mo
     trusted = start_with_tokens(house, UpstreamIdentity(IdentityMode.PASSTHROUGH))
     with capture_logs() as logs:
         bearer = Producer({"bootstrap.servers": house.bootstrap, "linger.ms": 0, **trusted, **issuer.properties()})
-        until = time.monotonic() + 1.5 * SHORT_LIFE_MS / 1000
+        until = time.monotonic() + 1.2 * SHORT_LIFE_MS / 1000
         sent = 0
         while time.monotonic() < until:
             assert written_by(bearer, house.orders, f"{sent}") is None
