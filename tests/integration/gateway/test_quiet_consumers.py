@@ -31,6 +31,8 @@ from tests.unit.gateway.downstream.raw_client import RawClient
 
 VERSION = 12
 SHORT_MS, LONG_MS = 200, 60_000
+AT_BROKERS_MS = 9_000
+"""Long, and still short enough to wait for its end at brokers that have no news."""
 SOON_S = 45.0
 """Less than a long poll: who has not heard by then has heard nothing."""
 OFTEN = 1_000.0
@@ -85,7 +87,7 @@ class Poller:
         await self.answer()
         assert self.session_id
 
-    async def waits(self) -> None:
+    async def waits(self, long_ms: int = LONG_MS) -> None:
         """A long poll waits at the gateway."""
         before = metrics.waited_out.total
 
@@ -94,12 +96,12 @@ class Poller:
             return metrics.waited_out.total > before
 
         await until(is_quiet, "a poll that waits at the gateway")
-        self.send(LONG_MS, {} if self.session_id else None)
+        self.send(long_ms, {} if self.session_id else None)
         await until(lambda: self._room.waiting == 1, "a long poll that waits at the gateway")
 
-    async def soon(self) -> dict[int, PartitionData]:
+    async def soon(self, within_s: float = SOON_S) -> dict[int, PartitionData]:
         """The answer to the poll that waits, which must come long before its wait is over."""
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(within_s):
             return await self.answer()
 
 
@@ -199,7 +201,7 @@ async def test_deleted_records_are_told_and_later_ones_come(
 ) -> None:
     await away(produce, kafka_c1.bootstrap, apples, ["1", "2", "3"])
     async with poller(gateway, apples, {0: 3}) as consumer:
-        await consumer.waits()
+        await consumer.waits(3_000)
         admin = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
         deletion = admin.delete_records([TopicPartition(apples, 0, 3)])
         await away(next(iter(deletion.values())).result, 20)
@@ -233,7 +235,7 @@ async def test_a_topic_that_moves_is_read_where_it_lives(
     for cluster in (kafka_c1, kafka_c2):
         await away(produce, cluster.bootstrap, apples, ["1", "2"])
     async with poller(gateway, apples, {0: 2}) as consumer:
-        await consumer.waits()
+        await consumer.waits(3_000)
         await away(gateway.move, rules.to("c2", [apples]))
         await away(write, gateway.address, apples, 0)
         assert not (await consumer.answer())[0].records, "it began under the table before"
@@ -268,9 +270,10 @@ def wide_gateway(wide: Wide, start_gateway: StartGateway) -> RunningGateway:
 async def test_a_poll_of_three_brokers_hears_of_each(wide: Wide, wide_gateway: RunningGateway) -> None:
     async with poller(wide_gateway, wide.topic, dict.fromkeys(range(3), 0)) as consumer:
         for partition in range(3):
-            await consumer.waits()
+            await consumer.waits(AT_BROKERS_MS)
             await away(write, wide.brokers.bootstrap, wide.topic, partition)
-            assert [number for number, part in (await consumer.soon()).items() if part.records] == [partition]
+            news = await consumer.soon(AT_BROKERS_MS / 1000 - 1)
+            assert [number for number, part in news.items() if part.records] == [partition]
             consumer.ends[partition] += 1
 
 
