@@ -51,7 +51,7 @@ def scraped(
     rules = Rules({"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap})
     with ExitStack() as stack:
         router = stack.enter_context(closing(Router(rules.to("c1", [apples]))))
-        settings = {"ROUTER_ADDRESSES": router.address, "DRAIN_TIMEOUT_S": "5", "TRACING_RATE": "1"}
+        settings = {"ROUTER_ADDRESSES": router.address, "DRAIN_TIMEOUT_S": "1", "TRACING_RATE": "1"}
         settings |= {"HOME_BOOTSTRAP_SERVERS": kafka_c1.bootstrap, "TRAFFIC_TOPIC": f"mesh.traffic.{apples}"}
         away = f"http://127.0.0.1:{free_block(1)}"
         workers = stack.enter_context(
