@@ -132,7 +132,29 @@ STAGES = {
         )
     ),
     "e2e": Stage(
-        (Part(("e2e",), 450), Part(("clients",), 250), Part(("judge",), 200), Part(("chaos",), 150)),
+        (
+            Part(("e2e",), 500),
+            Part(
+                tuple(
+                    f"e2e/test_{subject}.py"
+                    for subject in (
+                        *("declared_subscriptions", "drains", "fail_over", "forks", "home_cluster_lost", "rehearsals"),
+                        *(
+                            "share_groups_move",
+                            "stitched_moves",
+                            "topic_move_kills",
+                            "topic_move_trouble",
+                            "topic_moves",
+                        ),
+                        "two_gateways",
+                    )
+                ),
+                430,
+            ),
+            Part(("clients",), 420),
+            Part(("judge",), 290),
+            Part(("chaos",), 240),
+        ),
         # Spark gives each Python process that it starts 10 s to answer, whatever its settings
         (Part(("integration/pipeline", "e2e/pipeline"), 200),),
     ),
