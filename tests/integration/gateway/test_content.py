@@ -133,7 +133,7 @@ def protobuf(client: SchemaRegistryClient, house: House) -> tuple[Serialize, Any
 def test_confluents_serializers_pass_and_bytes_that_their_schema_does_not_know_are_refused(
     house: House, make: Callable[[SchemaRegistryClient, House], tuple[Serialize, Any]]
 ) -> None:
-    serialize, value = make(SchemaRegistryClient({"url": house.registry.url}), house)
+    serialize, value = make(SchemaRegistryClient({"url": house.registry.url, "timeout": 30}), house)
     good = serialize(value, house.context)
     assert good is not None
     house.validate(named(house.apples, value_schema=ValueSchema.SUBJECT))
