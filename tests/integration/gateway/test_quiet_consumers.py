@@ -297,9 +297,9 @@ async def test_who_waits_goes_on_with_the_next_leader(wide: Wide, wide_gateway: 
         wide.brokers.node(3).kill()
         try:
             await until(lambda: room.waiting == 0, "the poll that is sent", SOON_S)
-            await consumer.answer()
             await away(write, wide.brokers.bootstrap, wide.topic, partition)
-            await until(lambda: _reads(consumer, partition), "the record, from the next leader")
+            if not (await consumer.answer())[partition].records:
+                await until(lambda: _reads(consumer, partition), "the record, from the next leader")
         finally:
             wide.brokers.node(3).launch()
             await away(wide.brokers.node(3).wait_until_it_answers)
