@@ -99,6 +99,7 @@ class RunningWorkers:
             "LISTEN": self.address,
             "METRICS_LISTEN": self.management,
             "STATE_DIR": str(folder / "state"),
+            "DRAIN_TIMEOUT_S": "1",
             **settings,
         }
         environment = {f"KAFKA_MESH_GATEWAY_{name}": value for name, value in chosen.items()}

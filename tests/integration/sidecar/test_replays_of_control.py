@@ -80,7 +80,7 @@ async def test_one_sidecar_goes_on_where_another_was_and_nothing_comes_twice(
         async def has_ended() -> bool:
             return (await known(control, replay.name)).state == replays.REPLAY_STATE_DONE
 
-        await until(has_ended, "the other one has done the rest", within=60.0)
+        await until(has_ended, "the other one has done the rest", within=200.0)
         done = await known(control, replay.name)
     assert (done.member, done.partitions[0].records, done.description) == ("members/second", 20, "20 records")
     assert [one.value for one in await run(kafka.read, source, None)] == [b"%d" % n for n in range(20)]
