@@ -40,6 +40,16 @@ async def share_groups(cluster: UpstreamCluster) -> list[str]:
     return sorted(name for name, group in found.items() if group.seen.type is GroupType.SHARE)
 
 
+async def keeps_share_starts(cluster: UpstreamCluster) -> bool:
+    """Whether the cluster can be given starts: Kafka has them since version 4.1. UnreachableError."""
+    async with BrokerConnections(cluster, ASK_S) as brokers:
+        try:
+            await brokers.ask(next(iter(brokers.brokers)), Exactly(DescribeShareGroupOffsetsRequest_v1([], {})))
+        except IncompatibleBrokerVersion:
+            return False
+    return True
+
+
 async def share_starts(cluster: UpstreamCluster, topic: str, groups: Collection[str]) -> dict[str, Starts]:
     """For each group that reads the topic its starts. UnreachableError."""
     begun = {

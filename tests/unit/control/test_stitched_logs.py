@@ -20,7 +20,7 @@ from services.control.domain.stitches import logs
 from services.control.domain.stitches.retention import SLACK, Retention, settings_of_old
 from services.control.domain.topic_moves.moves import Side, check_sides, source_of
 from services.control.domain.topic_moves.stitched_certificates import evidence_of, stitched_differences
-from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_users
+from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_shares, refuse_users
 from tests.unit.control.worlds import table
 
 NOW = datetime(2026, 11, 30, 3, 0, tzinfo=UTC)
@@ -315,7 +315,7 @@ def test_a_topic_that_a_record_rule_uses_is_refused(rule: RecordRule, says: str)
         refuse_users("apples", (C1, C2), [rule])
 
 
-def test_a_topic_of_an_open_replay_is_refused() -> None:
+def test_a_topic_of_an_open_replay_or_of_a_share_group_is_refused() -> None:
     by_name = replays.Replay(name="replays/1", spec=replays.ReplaySpec(ranges=[replays.ReplayRange(topic="apples")]))
     by_place = replays.Replay(
         name="replays/2", places=[replays.ReplayPlace(topic="fruit", cluster="c2", upstream_topic="apples")]
@@ -325,6 +325,9 @@ def test_a_topic_of_an_open_replay_is_refused() -> None:
         with pytest.raises(NotAllowed, match=f"{replay.name} is open and about topic 'apples'"):
             refuse_replays("apples", (C1, C2), [other, replay])
     refuse_replays("apples", (C1, C2), [other])
+    with pytest.raises(NotAllowed, match="share groups read topic 'apples' on 'c1': packing"):
+        refuse_shares("apples", C1, {"packing": {"apples"}, "others": {"pears"}})
+    refuse_shares("apples", C1, {"others": {"pears"}})
 
 
 MOVE = topic_moves.MoveWithRecords(

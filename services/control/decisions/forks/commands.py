@@ -18,8 +18,8 @@ from services.control.domain.errors import Exists, Refusal, Unavailable
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.rules import edits
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
-from services.control.domain.stitches.forks import check_offsets, check_wanted, ended, fork_of, forked, past_of
-from services.control.domain.stitches.logs import STITCHES
+from services.control.domain.stitches.forks import check_offsets, check_wanted, fork_of, forked, past_of
+from services.control.domain.stitches.logs import STITCHES, ended, identify, unidentified
 from services.control.domain.topic_moves.moves import Side, check_sides, refuse_differing, refuse_moving
 from services.control.domain.view import MeshView
 from services.control.store.drafts import CONTROL, Caller, Draft
@@ -68,9 +68,10 @@ class ForkDecisions:
             here = await self._check_sides(table, wanted)
             past = past_of(table, wanted.source_topic, here.partitions)
             offsets = await self._offsets(wanted, past, here)
+            made_log = forked(table, wanted, past, offsets, made.stay, self.clock())
+            identify(made_log, await self._ids(table, made_log))
         except UnreachableError as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the fork is not made") from None
-        made_log = forked(table, wanted, past, offsets, made.stay, self.clock())
         fork = fork_of(made_log)
 
         async def command(rules: RuleSet) -> RuleSetDecision:
@@ -146,6 +147,14 @@ class ForkDecisions:
                 return await self._since(wanted.time.ToDatetime(UTC), past, there)
             case _:
                 return {number: each.end for number, each in there.items()}
+
+    async def _ids(self, table: RoutingTable, made: stitches.StitchedLog) -> dict[str, dict[str, bytes]]:
+        """The topic ids of the parts, by cluster: a topic that is made anew there later is none of the past."""
+        return {
+            cluster: await self._connections.topic_ids(table.clusters[cluster], topics)
+            for cluster, topics in unidentified(made).items()
+            if cluster in table.clusters
+        }
 
     async def _since(
         self, time: datetime, past: Sequence[stitches.LogPart], there: Mapping[int, LogRange]

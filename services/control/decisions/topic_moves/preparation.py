@@ -13,10 +13,12 @@ from services.control.domain.errors import NotAllowed, Unavailable
 from services.control.domain.stitches.logs import check_room, check_target, in_force, log_of
 from services.control.domain.stitches.retention import RETENTION
 from services.control.domain.topic_moves.moves import Side, check_sides, is_stitched
-from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_users
+from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_shares, refuse_users
 from services.control.domain.view import MeshView
 from services.control.store.journal import is_rehearsal
 from services.control.upstream.connections import Connections, UnreachableError
+from services.control.upstream.newer_groups import newer_groups
+from services.control.upstream.share_starts import keeps_share_starts
 
 SETTINGS = ("cleanup.policy", "message.timestamp.type", *RETENTION)
 
@@ -66,6 +68,13 @@ class Preparation:
         if there.partitions:
             logs = await self._connections.log_ranges(cluster, {name: there.partitions})
             check_target(topic, parts, there.place, logs[name])
+        if not await keeps_share_starts(cluster):
+            await self._check_shares(topic, table, here.place)
+
+    async def _check_shares(self, topic: str, table: RoutingTable, place: Place) -> None:
+        groups = await newer_groups(table.clusters[place.cluster])
+        read = {name: {each for each, _ in group.share_lags} for name, group in groups.items()}
+        refuse_shares(topic, place, read)
 
     async def create(self, table: RoutingTable, here: Side, there: Side, *, stitched: bool) -> None:
         """Creates the topic `there`, with the partitions and the settings of the one `here`."""

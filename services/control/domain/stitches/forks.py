@@ -10,12 +10,12 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from mesh.routing import RoutingTable, Stay
-from mesh.rpc import events, stitches, topics
-from mesh.stitches.log import MOST_PARTS, LogPart
+from mesh.rpc import stitches, topics
+from mesh.stitches.log import MOST_PARTS
 from mesh.topics import is_topic_name
 from services.control.domain.errors import Exists, InvalidField, NotAllowed
 from services.control.domain.log_ranges import LogRange
@@ -24,7 +24,6 @@ from services.control.domain.stitches.logs import (
     in_force,
     log_of,
     logs_of,
-    set_to,
     whole,
     with_parts,
 )
@@ -149,21 +148,3 @@ def fork_of(log: stitches.StitchedLog) -> topics.TopicFork:
     for number, each in enumerate(own.partitions):
         fork.partitions.add(partition=number, offset=each.start)
     return fork
-
-
-def own_parts(table: RoutingTable, moving: Sequence[str] | set[str]) -> Iterator[tuple[str, LogPart | None]]:
-    """The forks with the part that their clients write to; None: no rule leads a fork to a part of its log."""
-    for topic, log in logs_of(table).items():
-        if not log.fork_of or topic in moving:
-            continue
-        route = table.route(topic)
-        parts = () if route is None else in_force(log, route.stay)
-        if not parts:
-            yield topic, None
-        elif parts[-1].cluster in table.clusters:
-            yield topic, parts[-1]
-
-
-def ended(topic: str) -> events.StitchedLogsChanged:
-    """The event by which a fork is one no more: its own topic is gone."""
-    return set_to(topic, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from mesh.record_rules import RecordRule
 from mesh.routing import Place
@@ -37,3 +37,15 @@ def refuse_replays(topic: str, way: tuple[Place, Place], known: Iterable[replays
         if topic in named or places & there:
             text = f"{replay.name} is open and about topic {topic!r}; wait for its end, or cancel it"
             raise NotAllowed("TOPIC_IS_REPLAYED", replay.name, text)
+
+
+def refuse_shares(topic: str, place: Place, read: Mapping[str, Collection[str]]) -> None:
+    """Refuses a topic that share groups read: their place is a cluster's. `read`: share group -> its topics there."""
+    groups = sorted(name for name, topics in read.items() if place.upstream_topic in topics)
+    if groups:
+        raise NotAllowed(
+            "TOPIC_HAS_SHARE_GROUPS",
+            f"topics/{topic}",
+            f"share groups read topic {topic!r} on {place.cluster!r}: {', '.join(groups[:20])}. Their place in the log "
+            "can't go on at another cluster; delete them, or move the topic with its records",
+        )

@@ -120,7 +120,7 @@ def test_javas_members_miss_nothing_over_cuts_under_load(shared: Shared, group: 
         writing = Writing(shared.address, shared.topic, values)
         background.submit(writing.run)
         for count, cluster in ((300, "c2"), (600, "c1"), (900, "c2")):
-            wait_until(lambda count=count: writing.acknowledged >= count, f"{count} records are written")
+            writing.wait_for(count)
             shared.cut(cluster)
         told: Told = running.result(150)
     assert writing.faults == []
@@ -237,6 +237,9 @@ class Writing:
             self._producer.poll(0.01)
         if self._producer.flush(60):
             self.faults.append("records were not delivered in time")
+
+    def wait_for(self, count: int) -> None:
+        wait_until(lambda: self.acknowledged >= count, f"{count} records are written")
 
     def _hear(self, error: object, _: object) -> None:
         if error is None:
