@@ -17,7 +17,7 @@ from mesh.rpc import admin, topics, topics_grpc
 from services.control.decisions.stitches import expiry
 from services.control.domain.stitches.logs import STITCHES, log_of
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.control.test_stitched_moves import Apples, retention_of, set_retention
+from tests.integration.control.test_stitched_moves import Apples, anew, retention_of, set_retention
 from tests.integration.control.world import CALL, WITHIN, World, create_topic, refused, until
 
 STATE = grpc.StatusCode.FAILED_PRECONDITION
@@ -182,11 +182,22 @@ async def test_an_expired_past_leaves_and_a_fork_whose_topic_is_deleted_ends(
     await asyncio.to_thread(delete)
     await until(lambda: not apples.parts_of_fork(), "the fork has ended")
     event = (await apples.world.history(stream=STITCHES, page_size=1))[-1]
-    assert event.reason == f"the topic of the fork {apples.fork} is gone"
+    assert event.reason == f"topic {apples.fork} is gone, or was made anew"
     ends = await asyncio.to_thread(
         lambda: AdminClient({"bootstrap.servers": apples.clusters["c1"]}).list_topics(timeout=WITHIN).topics
     )
     assert apples.topic in ends, "the topic that the past was from stays"
+
+
+async def test_a_past_whose_topic_was_made_anew_leaves_the_fork(apples: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
+    await apples.write("c1", 5, 3)
+    await apples.forked()
+    await anew(apples, "c1")
+    await apples.write("c1", 9, 9)
+    monkeypatch.setattr(expiry, "LOOK_EVERY", 0.1)
+    await apples.world.stop()
+    await apples.world.start()
+    await until(lambda: apples.parts_of_fork() == [own(5, 3)], "the past has left")
 
 
 async def _compacted(apples: Forks) -> None:

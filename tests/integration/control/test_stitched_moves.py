@@ -37,6 +37,7 @@ from services.control.store.journal import Journal
 from services.control.upstream.log_sizes import partition_sizes
 from services.control.upstream.share_starts import share_starts, share_states
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_until
 from tests.integration.control.world import CALL, WITHIN, World, create_topic, refused, until
 from tests.integration.gateway.sharing import set_up
 
@@ -231,6 +232,35 @@ async def test_parts_say_what_is_left_and_until_when_and_an_expired_part_leaves(
     assert apples.parts_in_table() == [("c2", 1, [(5, 5), (3, 3)])]
     [event] = await apples.world.history(stream=STITCHES, page_size=1)
     assert event.reason == "its part on c1 has expired"
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+async def test_the_log_of_a_topic_that_is_deleted_ends(
+    made_anew: bool, apples: Apples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a new topic of the name would have the offsets and the old records of the one that is gone."""
+    await apples.write("c1", 5, 3)
+    await apples.moved("c2")
+    if made_anew:
+        await anew(apples, "c2")
+    else:
+        await asyncio.to_thread(delete, apples, "c2")
+    await _restart_with_short_looks(apples, monkeypatch)
+    await until(lambda: not apples.parts_in_table(), "the log has ended")
+    [event] = await apples.world.history(stream=STITCHES, page_size=1)
+    assert event.reason == f"topic {apples.topic} is gone, or was made anew"
+    assert (await apples.world.explain(apples.topic)).cluster == "c2"
+
+
+def delete(apples: Apples, cluster: str) -> None:
+    kafka = AdminClient({"bootstrap.servers": apples.clusters[cluster]})
+    kafka.delete_topics([apples.topic])[apples.topic].result(WITHIN)
+    wait_until(lambda: apples.topic not in kafka.list_topics(timeout=WITHIN).topics, "the topic is gone")
+
+
+async def anew(apples: Apples, cluster: str) -> None:
+    await asyncio.to_thread(delete, apples, cluster)
+    await asyncio.to_thread(create_topic, apples.clusters[cluster], apples.topic, PARTITIONS)
 
 
 def set_retention(apples: Apples, cluster: str, **settings: int) -> None:

@@ -76,7 +76,7 @@ class Expiry:
             self._gone.add(place)
             return
         self._gone.discard(place)
-        await self._append(ended(topic), view, f"the topic {topic} is gone, or was made anew")
+        await self._append(ended(topic), view, f"topic {topic} is gone, or was made anew")
         log.info("a stitched log has ended", topic=topic)
 
     async def _id_of(self, part: LogPart) -> bytes | None:
