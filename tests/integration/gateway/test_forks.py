@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,19 +19,23 @@ from services.gateway.wire.messages.fetch import FetchPartition, FetchTopic
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
-from tests.integration.gateway.member import run_member
+from tests.integration.gateway.member import PATIENCE_S, run_member
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.talking import talking_to
 from tests.integration.gateway.test_stitched_logs import (
     ANSWER_S,
+    EACH,
     EARLIEST,
     LATEST,
     PARTITIONS,
     Stitched,
     aiokafka_reads,
+    has_new_leaders,
     librdkafka_reads,
     numbered,
     offsets,
+    put,
+    reads_once,
     strange,
     written,
 )
@@ -266,3 +271,20 @@ async def fetched(of: Stitched) -> list[tuple[int, bool]]:
     async with talking_to(of.address) as client:
         answer = await client.ask(request, 12, FetchResponse)
     return [(each.error_code, bool(each.records)) for topic in answer.responses for each in topic.partitions]
+
+
+@pytest.mark.parametrize("forked", ["c2"], indirect=True)
+def test_a_java_consumer_of_a_fork_finds_no_truncation_when_leaders_change(
+    forked: Forked, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
+) -> None:
+    values = put(forked.apples, "past")
+    has_new_leaders(kafka_c1, forked.apples.topic)
+    values += put(forked.apples, "past of a new epoch")
+    forked.fork("c2")
+    with ThreadPoolExecutor(1) as background:
+        reading = background.submit(reads_once, forked.staging, "meanwhile", 4 * EACH)
+        values += put(forked.staging, "own")
+        has_new_leaders(kafka_c2, forked.staging.topic)
+        values += put(forked.staging, "own of a new epoch")
+        assert reading.result(ANSWER_S + PATIENCE_S) == sorted(values)
+    assert reads_once(forked.staging, "afterwards", 4 * EACH) == sorted(values)
