@@ -200,6 +200,28 @@ async def test_a_past_whose_topic_was_made_anew_leaves_the_fork(apples: Forks, m
     await until(lambda: apples.parts_of_fork() == [own(5, 3)], "the past has left")
 
 
+async def test_a_deleted_fork_takes_its_records_and_its_rule_along_and_the_past_stays(apples: Forks) -> None:
+    await apples.write("c1", 5, 3)
+    made = await apples.forked()
+    await Forks(apples.world, apples.fork, "", apples.clusters).write("c2", 2, 0)
+    request = topics.DeleteTopicForkRequest(name=f"topics/{apples.fork}", request_id=str(uuid.uuid4()))
+    for _ in range(2):  # the second call gets the first one's answer
+        assert await apples.stub.DeleteTopicFork(request, timeout=CALL) == made
+    assert not apples.parts_of_fork()
+    assert await apples.listed() == []
+    assert not (await apples.world.explain(apples.fork)).cluster, "its rule is gone"
+    there = {cluster: await asyncio.to_thread(names_on, address) for cluster, address in apples.clusters.items()}
+    assert apples.fork not in there["c2"]
+    assert apples.topic in there["c1"]
+    for other in (apples.fork, apples.topic):
+        wanted = topics.DeleteTopicForkRequest(name=f"topics/{other}")
+        await refused(apples.stub.DeleteTopicFork(wanted, timeout=CALL), grpc.StatusCode.NOT_FOUND, "is no fork")
+
+
+def names_on(bootstrap: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WITHIN).topics)
+
+
 async def _compacted(apples: Forks) -> None:
     apples.topic = f"{apples.topic}-compacted"
     create_topic(apples.clusters["c1"], apples.topic, 1, **{"cleanup.policy": "compact"})

@@ -17,7 +17,7 @@ from mesh.routing import RoutingTable, Stay
 from mesh.rpc import stitches, topics
 from mesh.stitches.log import MOST_PARTS
 from mesh.topics import is_topic_name
-from services.control.domain.errors import Exists, InvalidField, NotAllowed
+from services.control.domain.errors import Exists, InvalidField, NotAllowed, Unknown
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.stitches.logs import (
     check_entries,
@@ -148,3 +148,20 @@ def fork_of(log: stitches.StitchedLog) -> topics.TopicFork:
     for number, each in enumerate(own.partitions):
         fork.partitions.add(partition=number, offset=each.start)
     return fork
+
+
+def own_topics(log: stitches.StitchedLog) -> dict[str, list[str]]:
+    """Cluster -> the topics there with the fork's own records."""
+    found: dict[str, list[str]] = {}
+    for part in log.parts:
+        if not part.is_past and part.topic not in found.setdefault(part.cluster_name, []):
+            found[part.cluster_name].append(part.topic)
+    return found
+
+
+def fork_to_delete(table: RoutingTable, topic: str) -> stitches.StitchedLog:
+    """The log of a fork. Refuses a topic that is none."""
+    log = log_of(table, topic)
+    if log is None or not log.fork_of:
+        raise Unknown(f"topics/{topic}", f"topic {topic!r} is no fork; `meshctl topic forks` shows all")
+    return log
