@@ -112,7 +112,7 @@ def _delete(session: Session, topic: str, *, dry_run: bool, yes: bool, reason: s
     if dry_run or not yes:
         if not any(each.name == f"topics/{topic}" for each in _all(connection, "").forks):
             text = f"topic {topic!r} is no fork; `meshctl topic forks` shows all"
-            raise MeshctlError(text, ExitCode.REFUSED, status="NOT_FOUND")
+            raise MeshctlError(text, ExitCode.NOT_FOUND, status="NOT_FOUND")
         request = pb.GetTopicPartsRequest(name=f"topics/{topic}")
         found = connection.call(connection.topics.GetTopicParts, request)
         if dry_run and session.as_json:
