@@ -112,7 +112,7 @@ def acknowledged(given: Mapping[Slot, Sequence[B]], mesh: MeshView) -> dict[Give
 
 
 def _piece(batch: B, part: Stretch) -> B | None:
-    """What the part has of a batch of clients."""
+    """The range of a batch of clients that the part has."""
     first = max(batch.first_offset, part.start)
     last = batch.last_offset if part.end is None else min(batch.last_offset, part.end - 1)
     if first > last:

@@ -42,7 +42,7 @@ Leader = tuple[str, int]
 
 
 class Giver(NamedTuple):
-    """Who has given records of a partition to the member."""
+    """The place that has given records of a partition to the member."""
 
     slot: Slot
     cluster: str | None
