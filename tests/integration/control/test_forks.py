@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import grpc
@@ -244,7 +244,7 @@ async def _moving(apples: Forks) -> None:
     producer.begin_transaction()
     producer.produce(apples.topic, b"apple", partition=1)
     await asyncio.to_thread(producer.flush, WITHIN)
-    await apples.start("c2", hold_budget_ms=300)
+    await apples.start("c2", hold_budget=timedelta(milliseconds=300))
 
 
 async def _nothing(apples: Forks) -> None:

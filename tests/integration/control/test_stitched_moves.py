@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -59,7 +60,11 @@ class Apples:
         return topic_moves_grpc.TopicMoveServiceStub(self.world.channel)
 
     async def start(self, target: str, **fields: Any) -> topic_moves.MoveWithRecords:
-        fields = {"kind": topic_moves.TOPIC_MOVE_KIND_STITCH, "hold_budget_ms": BUDGET_MS, **fields}
+        fields = {
+            "kind": topic_moves.TOPIC_MOVE_KIND_STITCH,
+            "hold_budget": timedelta(milliseconds=BUDGET_MS),
+            **fields,
+        }
         spec = topic_moves.TopicMoveSpec(topic=self.topic, target_cluster=target, **fields)
         request = topic_moves.StartTopicMoveRequest(spec=spec, request_id=str(uuid.uuid4()))
         move: topic_moves.MoveWithRecords = await self.moves.StartTopicMove(request, timeout=CALL)
@@ -345,7 +350,7 @@ async def test_an_open_transaction_stops_the_cut_and_its_end_lets_the_next_attem
     producer.begin_transaction()
     producer.produce(apples.topic, b"apple", partition=1)
     await asyncio.to_thread(producer.flush, WITHIN)
-    move = await apples.start("c2", hold_budget_ms=300)
+    move = await apples.start("c2", hold_budget=timedelta(milliseconds=300))
     found = await apples.when(move.name, lambda found: found.cuts_given_up > 0, "gives a cut up")
     assert "a transaction is open in 1 partitions" in found.problem
     assert not apples.parts_in_table(), "the cut that was given up leaves no part"

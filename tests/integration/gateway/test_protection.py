@@ -389,7 +389,7 @@ def test_fields_of_avro_by_confluents_serializers_and_a_real_registry(
                 "fields": [{"name": "id", "type": "int"}, {"name": "email", "type": ["null", "string"]}],
             }
         )
-        client = SchemaRegistryClient({"url": schema_registry.url})
+        client = SchemaRegistryClient({"url": schema_registry.url, "timeout": 30})
         serialize = AvroSerializer(client, schema)
         context = SerializationContext(house.orders, MessageField.VALUE)
         value = serialize({"id": 7, "email": SECRET}, context)

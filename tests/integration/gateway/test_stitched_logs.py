@@ -98,12 +98,13 @@ def apples(
     unique_name: Callable[[str], str],
     kafka_c1: KafkaCluster,
     kafka_c2: KafkaCluster,
+    request: pytest.FixtureRequest,
 ) -> Stitched:
     topic = unique_name("apples")
     for cluster in (kafka_c1, kafka_c2):
         create_topic(cluster, topic, PARTITIONS)
     strange(kafka_c2, topic, STRANGE)
-    gateway = start_gateway(rules.to("c1", [topic]))
+    gateway = start_gateway(rules.to("c1", [topic]), **getattr(request, "param", {}))
     none = (0,) * PARTITIONS
     return Stitched(topic, gateway, rules, {"c1": kafka_c1, "c2": kafka_c2}, [LogPart("c1", topic, 1, none, none)])
 
@@ -207,6 +208,7 @@ def test_a_producer_goes_on_over_cuts_and_nothing_is_lost_or_doubled(apples: Sti
     assert sorted(value for each in stored for _, value in each) == sorted(steady.acknowledged)
 
 
+@pytest.mark.parametrize("apples", [{"request_timeout_s": 4.0}], indirect=True, ids=["soon given up"])
 def test_new_records_come_while_the_old_cluster_is_away_and_the_old_ones_afterwards(apples: Stitched) -> None:
     old = written(apples, "old", 30)
     apples.cut("c2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
 import structlog
@@ -10,6 +9,7 @@ from prometheus_client import Gauge
 
 from mesh.rpc import events
 from mesh.stitches import LogPart
+from services.control.decisions.leading import looks
 from services.control.decisions.stitches.retaining import Retaining
 from services.control.domain.errors import Refusal
 from services.control.domain.stitches.logs import (
@@ -47,10 +47,7 @@ class Expiry:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads. Control asks a cluster that is away again later."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             view = self._journal.view
             parts_gauge.set(sum(len(each.parts) for each in logs_of(view.state.effective).values()))
             moving = {each.spec.topic for each in view.topic_moves.open.values()}

@@ -9,6 +9,7 @@ from itertools import islice
 
 import structlog
 
+from mesh import durations
 from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
@@ -140,7 +141,7 @@ class TopicCut:
         record: Callable[[events.TopicMoveCutReached], Awaitable[None]],
     ) -> None:
         """`starts`: the first offset of each partition of the source; `record`: writes the cut into the log."""
-        self.budget_s = move.spec.hold_budget_ms / 1000
+        self.budget_s = durations.whole_ms(move.spec.hold_budget) / 1000
         self._name = move.name
         self._record = record
         self._cuts: list[topic_moves.TopicMoveCut] = []

@@ -12,6 +12,7 @@ from datetime import datetime
 
 import structlog
 
+from mesh import durations
 from mesh.routing import Place, RoutingState, Stay
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
@@ -39,7 +40,7 @@ class StitchedCut:
         clock: Callable[[], datetime],
     ) -> None:
         """`starts`: the first offset of each partition of the source; `record`: writes the cut into the log."""
-        self.budget_s = move.spec.hold_budget_ms / 1000
+        self.budget_s = durations.whole_ms(move.spec.hold_budget) / 1000
         self._connections = connections
         self._move = move
         self._state = state
