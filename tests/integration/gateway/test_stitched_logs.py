@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,11 @@ from mesh.stitches import LogPart, StitchedLog
 from mesh.topic_logs.brokers import Brokers
 from services.gateway import metrics
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
-from tests.integration.gateway.member import run_member
+from tests.integration.gateway.member import PATIENCE_S, run_member
+from tests.integration.gateway.records import produce
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.test_moves import SteadyProducer, wait_for_progress
 from tests.integration.gateway.transacting import (
@@ -388,3 +391,44 @@ def test_a_transactional_producer_aborts_once_at_most_when_its_topic_comes_back(
         assert aborts <= (stay > 1 and isinstance(producer, LibrdkafkaTransacting))
     producer.close()
     assert read_committed(apples.address, apples.topic) == sorted(expected)
+
+
+def test_a_java_consumer_finds_no_truncation_when_leaders_change_on_either_cluster(
+    apples: Stitched, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
+) -> None:
+    """It keeps the epochs of batches, and asks for their ends when it hears of a new one. Each cluster has its own."""
+    values = put(apples, "old")
+    with ThreadPoolExecutor(1) as background:
+        reading = background.submit(reads_once, apples, "meanwhile", 4 * EACH)
+        has_new_leaders(kafka_c1, apples.topic)
+        values += put(apples, "new epoch")
+        apples.cut("c2")
+        values += put(apples, "new cluster")
+        has_new_leaders(kafka_c2, apples.topic)
+        values += put(apples, "new epoch there")
+        assert reading.result(ANSWER_S + PATIENCE_S) == sorted(values)
+    assert reads_once(apples, "afterwards", 4 * EACH) == sorted(values)
+
+
+EACH = 40
+
+
+def put(into: Stitched, name: str) -> list[str]:
+    """Writes values of one name to both partitions."""
+    values = [f"{name} {number}" for number in range(EACH)]
+    produce(into.address, into.topic, values)
+    return values
+
+
+def reads_once(of: Stitched, group: str, count: int) -> list[str]:
+    """The values that a Java consumer gets: one that found a truncation would get some again."""
+    told = run_member("consumer", of.address, f"{of.topic}-{group}", [of.topic], count, metadata_max_age_ms="300")
+    assert told.faults == []
+    return sorted(told.values)
+
+
+def has_new_leaders(cluster: KafkaCluster, topic: str) -> None:
+    """With each start of its only broker a cluster has new epochs of leaders."""
+    cluster.stop()
+    cluster.start()
+    await_leaders(AdminClient({"bootstrap.servers": cluster.bootstrap}), topic, PARTITIONS)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mesh import durations
 from mesh.rpc import replays
 from services.control.decisions.replays import commands as decisions
 from services.control.steady_clock import steady_clock
@@ -49,7 +50,7 @@ def to_source(topic: str, **fields: Any) -> replays.StartReplayRequest:
     spec = replays.ReplaySpec(
         ranges=[replays.ReplayRange(topic=topic)], dead_letters=True, source=replays.ReplayToSource(), **fields
     )
-    return replays.StartReplayRequest(spec=spec, reason="a test", wait_ms=1)
+    return replays.StartReplayRequest(spec=spec, reason="a test", wait=durations.of_ms(1))
 
 
 @pytest.fixture
