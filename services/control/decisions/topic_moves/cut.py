@@ -14,6 +14,7 @@ from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
 from services.control.decisions.topic_moves.share_groups import ShareGroups
+from services.control.domain.topic_moves.ways import parts_of
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.kept_texts import with_texts
@@ -139,6 +140,9 @@ class TopicCut:
         self._starts = starts
         self._groups = groups
         self._producers = producers
+        parts = parts_of(move)
+        self._shifts = dict(enumerate(parts[-1].shifts)) if parts else dict.fromkeys(starts, 0)
+        """The offset in the copy, less the offset on the source."""
         self._behind = ""
 
     async def reach(self) -> None:
@@ -164,12 +168,13 @@ class TopicCut:
             found = await self._ends(copy.target_cluster, copy.target_topic)
             # a marker may come behind the hold: a commit is answered before its markers are written
             wanted = await self._ends(copy.source_cluster, copy.topic)
-            behind = [number for number in sorted(wanted) if found[number] != wanted[number]]
+            behind = [number for number in sorted(wanted) if found[number] != wanted[number] + self._shifts[number]]
             if behind:
                 number = behind[0]
+                end = wanted[number] + self._shifts[number]
                 self._behind = (
-                    f"the copy of {len(behind)} partitions is behind: {copy.topic}-{number} ends at {wanted[number]} "
-                    f"on {copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
+                    f"the copy of {len(behind)} partitions is behind: {copy.topic}-{number} ends at {end} on "
+                    f"{copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
                 )
             else:
                 self._behind = await self._producers.look(wanted)
@@ -183,6 +188,7 @@ class TopicCut:
                 end=end,
                 producers=self._producers.known.get(number),
                 producers_left_out=max(0, self._producers.known.get(number, 0) - OF_A_PARTITION),
+                client_offset=end + self._shifts[number] if self._copy.parts else 0,
             )
             for number, end in sorted(wanted.items())
         ]
