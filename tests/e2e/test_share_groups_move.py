@@ -34,7 +34,7 @@ async def test_javas_share_consumers_miss_no_record_of_a_topic_that_moves_there_
         await asyncio.to_thread(produce, world.bootstrap, topic, sorted(batch(0)))
         running = background.submit(run_member, "share", world.bootstrap, group, [topic], len(everything))
         there = await asyncio.to_thread(
-            ended, own_mesh, of_moves(own_mesh, topic, "--to", "c2", "--budget", f"{BUDGET_MS}")
+            ended, own_mesh, of_moves(own_mesh, topic, "--copy", "--to", "c2", "--budget", f"{BUDGET_MS}")
         )
         await asyncio.to_thread(produce, world.bootstrap, topic, sorted(batch(1)))
         back = await asyncio.to_thread(ended, own_mesh, of_moves(own_mesh, "undo", there["name"]))
