@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from mesh.rpc import move_certificates as certificates_pb
 from mesh.rpc import topic_moves as moves_pb
+from mesh.topic_moves import origin_of
 from mesh.wording import word
 from meshctl.completions import member_names
 from meshctl.connection import Connection
@@ -228,7 +229,7 @@ def verify(session: Session, move_id: str) -> None:
         print_json(answer)
     else:
         if told is not None:
-            way = f"{_origin(told.move)} to {told.move.copy.target_cluster}"
+            way = f"{origin_of(told.move)} to {told.move.copy.target_cluster}"
             click.echo(f"move {_short(told.move)} of {told.move.spec.topic} from {way}, signed by {told.signer}\n")
         _tell_certificate(found)
     if not found.confirmed:
@@ -272,7 +273,7 @@ def undo(session: Session, move_id: str, wait: bool, reason: str) -> None:
         raise MeshctlError(text, ExitCode.REFUSED, status="NOT_DONE")
     spec = moves_pb.TopicMoveSpec()
     spec.CopyFrom(before.spec)
-    spec.target_cluster = _origin(before)
+    spec.target_cluster = origin_of(before)
     spec.delete_old = False
     _start(session, spec, reason or f"undoes {before.name}", wait=wait)
 
@@ -310,7 +311,7 @@ def _tell(session: Session, found: moves_pb.MoveWithRecords) -> None:
     if session.as_json:
         print_json(found)
         return
-    way = f"{_origin(found)} to {found.copy.target_cluster}"
+    way = f"{origin_of(found)} to {found.copy.target_cluster}"
     pause = f", producers waited {found.pause_ms} ms" if found.pause_ms else ""
     click.echo(f"move {_short(found)} of {found.spec.topic} from {way} is {_state(found)}{pause}")
     if found.choice:
@@ -331,13 +332,6 @@ def _tell_course(found: moves_pb.MoveWithRecords) -> None:
         print_table(MAP, map(_map_row, first.cuts), empty="")
     for each in found.deleted:
         click.echo(f"deleted since: {each.topic} on {each.cluster_name}")
-
-
-def _origin(of: moves_pb.MoveWithRecords) -> str:
-    """The cluster that the topic moves away from."""
-    if of.HasField("stitch"):
-        return of.stitch.way.source_cluster
-    return of.copy.parts[0].cluster_name if of.copy.parts else of.copy.source_cluster
 
 
 def _tell_certificate(of: moves_pb.TopicMoveCertificate) -> None:
@@ -371,7 +365,7 @@ def _tell_evidence(of: moves_pb.TopicMoveCertificate) -> None:
 def _row(of: moves_pb.MoveWithRecords) -> tuple[object, ...]:
     pause = f"{of.pause_ms} ms" if of.pause_ms else "-"
     return (
-        _short(of), of.spec.topic, _origin(of), of.copy.target_cluster, _state(of), _behind(of), pause,
+        _short(of), of.spec.topic, origin_of(of), of.copy.target_cluster, _state(of), _behind(of), pause,
         moment(of.create_time), of.actor, of.problem or of.progress.problem,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mesh.rpc import admin, drains, topic_moves, topics
+from mesh.topic_moves import origin_of
 from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
@@ -42,7 +43,7 @@ def progress(of: topic_moves.MoveWithRecords) -> Cell:
 def move_row(of: topic_moves.MoveWithRecords) -> Cells:
     name = short(of.name)
     return [
-        Cell(name, f"/moves/{name}"), Cell(of.spec.topic, f"/topics/{of.spec.topic}"), of.copy.source_cluster,
+        Cell(name, f"/moves/{name}"), Cell(of.spec.topic, f"/topics/{of.spec.topic}"), origin_of(of),
         of.copy.target_cluster, state(of), progress(of), words.moment(of.create_time), of.actor,
     ]  # fmt: skip
 
@@ -124,7 +125,7 @@ async def one(ask: Ask) -> Page:
     facts: list[Item] = [
         ("State", state(found)),
         ("Topic", Cell(found.spec.topic, f"/topics/{found.spec.topic}")),
-        ("From", found.copy.source_cluster),
+        ("From", origin_of(found)),
         ("To", found.copy.target_cluster),
         ("How far", progress(found)),
         ("Records copied", f"{found.progress.records_written:,}" if found.HasField("progress") else words.NONE),
@@ -148,7 +149,7 @@ async def one(ask: Ask) -> Page:
         parts.append(change("Cancel it", f"/moves/{name}/cancel", "Cancel the move", tone=Tone.BAD))
     if ask.may_change and found.state == DONE:
         stitch = "yes" if found.spec.kind == STITCH else ""
-        target = found.copy.source_cluster
+        target = origin_of(found)
         back = here("/moves/check", topic=found.spec.topic, target_cluster=target, stitch=stitch, undoes=name)
         links.append(Cell("Undo this move", back))
     live = f"move/{name}" if found.state in OPEN else ""

@@ -75,7 +75,7 @@ async def producers(apples: Topic, three_brokers: ThreeBrokers) -> AsyncIterator
 def at_cut(topic: str, bootstrap: str, partitions: int = 1) -> ProducersAtCut:
     move = topic_moves.MoveWithRecords(
         name="topicmoves/1",
-        spec=topic_moves.TopicMoveSpec(topic=topic, target_cluster="c2", kind=topic_moves.TOPIC_MOVE_KIND_COPY),
+        spec=topic_moves.TopicMoveSpec(topic=topic, target_cluster="c2"),
         copy=record_rules.CopySpec(source_cluster="c1", topic=topic, target_cluster="c2", target_topic=topic),
     )
     return ProducersAtCut(UpstreamCluster("c1", tuple(bootstrap.split(",")), 1), move, partitions)

@@ -59,13 +59,6 @@ def before_cut(move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveState.
     return WAITING if stitches_next(move) else COPYING
 
 
-def origin_of(move: topic_moves.MoveWithRecords) -> str:
-    """The cluster from which the topic moves away."""
-    if move.HasField("stitch"):
-        return move.stitch.way.source_cluster
-    return move.copy.parts[0].cluster_name if move.copy.parts else move.copy.source_cluster
-
-
 def parts_of(move: topic_moves.MoveWithRecords) -> list[LogPart]:
     """The parts of the log that is copied; none if it is not stitched."""
     return [part_from_proto(each) for each in move.copy.parts]
