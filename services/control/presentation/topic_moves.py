@@ -7,7 +7,7 @@ from typing import Final
 
 from mesh.rpc import events
 from services.control.domain.topic_moves.moves import WORDS
-from services.control.domain.topic_moves.ways import STITCH
+from services.control.domain.topic_moves.two_cuts import STITCH
 
 
 def _started(event: events.Event) -> str:

@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient
 
 from mesh.rpc import events, topic_moves
 from services.control.decisions.topic_moves import commands, leftovers
-from services.control.domain.topic_moves import ways
+from services.control.domain.topic_moves import two_cuts
 from services.control.store.journal import Journal
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
-from tests.integration.control.test_stitched_moves import PARTITIONS, Apples
+from tests.integration.control.test_stitched_moves import PARTITIONS, Apples, replayed, retention_of, set_retention
 from tests.integration.control.world import CALL, WITHIN, World, create_topic, refused, until
 from tests.integration.router.parts import ServiceProcess
 
@@ -197,7 +197,7 @@ async def test_nothing_is_left_behind_when_gateways_need_it_no_more(
     move = await certified(apples, await apples.start("c2", kind=BOTH, delete_old=True))
     tail = move.stitch.way.target_topic
     assert await asyncio.to_thread(topics_of, apples, "c2") == {apples.topic, tail}, "gateways may ask for the tail"
-    monkeypatch.setattr(ways, "NEEDED", ways.NEEDED * 0)
+    monkeypatch.setattr(two_cuts, "NEEDED", two_cuts.NEEDED * 0)
     await apples.when(move.name, lambda found: len(found.deleted) == 2, "has nothing left behind it")
     await until(lambda: topics_of(apples, "c1") == set(), "the old topic is gone")
     await until(lambda: topics_of(apples, "c2") == {apples.topic}, "the tail is gone")
@@ -218,6 +218,7 @@ async def test_a_move_that_is_cancelled_between_its_cuts_leaves_a_stitched_log_a
     assert [part[0] for part in apples.parts_in_table()] == ["c1", "c2"]
     tail = move.stitch.way.target_topic
     await asyncio.to_thread(write, apples, "c2", tail, [b"%d" % n for n in range(20, 30)])
+    await asyncio.to_thread(set_retention, apples, "c1", bytes=1_000_000)  # as control does to the oldest part
     again = await apples.start("c2", kind=BOTH)
     assert again.state == COPYING
     assert not again.HasField("stitch")
@@ -227,10 +228,18 @@ async def test_a_move_that_is_cancelled_between_its_cuts_leaves_a_stitched_log_a
     assert not apples.parts_in_table()
     found = await asyncio.to_thread(read, apples, "c2", apples.topic)
     assert [each[2] for each in found if each[0] == 1] == [b"%d" % n for n in range(1, 30, 2)]
+    own = await asyncio.to_thread(retention_of, apples, "c2")
+    await until(lambda: retention_of(apples, "c1") == own, "the old topic has its own retention again")
 
 
-async def test_a_topic_that_clusters_cant_read_in_parts_copies_first_and_says_why(apples: Apples) -> None:
-    """A stitched topic that has a part on the target under its own name fits neither."""
+async def test_a_topic_that_cant_be_stitched_copies_first_and_says_why(apples: Apples) -> None:
+    await replayed(apples)
+    move = await apples.start("c2", kind=topic_moves.TOPIC_MOVE_KIND_UNSPECIFIED)
+    assert (move.spec.kind, move.state) == (COPY, COPYING)
+    assert "is open and about topic" in move.choice
+
+
+async def test_a_log_with_a_part_of_the_own_name_on_the_target_fits_a_stitch_only(apples: Apples) -> None:
     await asyncio.to_thread(write, apples, "c1", apples.topic, [b"apple"] * 4)
     await apples.moved("c2")
     await apples.moved("c1")

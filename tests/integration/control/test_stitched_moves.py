@@ -348,7 +348,7 @@ async def _mirrored(apples: Apples) -> None:
     await stub.CreateRecordRule(record_rules.CreateRecordRuleRequest(record_rule=spec), timeout=CALL)
 
 
-async def _replayed(apples: Apples) -> None:
+async def replayed(apples: Apples) -> None:
     to = replays.ReplayToProfile(sample=10)
     spec = replays.ReplaySpec(ranges=[replays.ReplayRange(topic=apples.topic)], profile=to)
     await apples.world.replays.StartReplay(replays.StartReplayRequest(spec=spec), timeout=CALL)
@@ -383,7 +383,7 @@ async def _shared(apples: Apples) -> None:
         (_with_records, "has records that are not of topic"),
         (_with_other_partitions, "the move needs as many"),
         (_mirrored, "record rule 'm' reads topic"),
-        (_replayed, "is open and about topic"),
+        (replayed, "is open and about topic"),
         (_shared, "share groups read topic"),
     ],
 )

@@ -25,7 +25,7 @@ from services.control.domain.topic_moves.moves import (
     source_of,
     started,
 )
-from services.control.domain.topic_moves.ways import (
+from services.control.domain.topic_moves.two_cuts import (
     NEEDED,
     STITCH_THEN_COPY,
     WAITING,

@@ -30,6 +30,7 @@ from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
 from services.control.decisions.short_ids import new_id
+from services.control.decisions.topic_moves.choosing import chosen
 from services.control.decisions.topic_moves.cut import FOLLOWS, Groups, TopicCut
 from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topic_moves.producers import ProducersAtCut
@@ -50,16 +51,12 @@ from services.control.domain.topic_moves.moves import (
     is_switched,
     led_elsewhere,
     lost,
-    source_of,
-    started,
 )
-from services.control.domain.topic_moves.ways import (
-    BEST_FIRST,
+from services.control.domain.topic_moves.two_cuts import (
     STITCH_THEN_COPY,
     parts_of,
+    stitched_by,
     stitches_next,
-    whole_copy,
-    without_tail,
 )
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
@@ -129,7 +126,7 @@ class TopicMoveDecisions:
         self._rules.check_known(spec.without_members)
         known = view.topic_moves
         name = f"{TOPIC_MOVES}/{new_id(TOPIC_MOVES, known.open, known.ended)}"
-        event = await self._prepared(name, spec, view, caller)
+        event = await chosen(name, spec, view, caller, self.clock(), self._preparation)
         await self._journal.append(
             [Draft(name, event), *([] if batch is None else [batch.draft(name)])],
             caller,
@@ -141,27 +138,6 @@ class TopicMoveDecisions:
             answer=lambda _, view: answer(view.topic_moves.get(name)),
         )
         return self.shown(event.move)
-
-    async def _prepared(
-        self, name: str, spec: topic_moves.TopicMoveSpec, view: MeshView, caller: Caller
-    ) -> events.TopicMoveStarted:
-        """The beginning of a move of the wished kind, or of the best one that the topic fits."""
-        refusals: list[NotAllowed] = []
-        for kind in (spec.kind,) if spec.kind else BEST_FIRST[: 1 if spec.delete_old else None]:
-            tried = topic_moves.TopicMoveSpec()
-            tried.CopyFrom(spec)
-            tried.kind = kind
-            table = view.state.effective
-            try:
-                way = source_of(tried, table)
-                event = started(view.topic_moves, name, tried, way, table, caller.actor, caller.reason, self.clock())
-                await self._preparation.prepare(tried, view, way)
-            except NotAllowed as refusal:
-                refusals.append(refusal)
-                continue
-            event.move.choice = refusals[0].message if refusals else ""
-            return event
-        raise refusals[0]
 
     async def cancel(self, name: str, caller: Caller, answer: Answer) -> topic_moves.MoveWithRecords:
         """Ends a move before its cut."""
@@ -336,15 +312,14 @@ class TopicMoveDecisions:
         revision = view.rules_revision if change is None else change.revision
         pause_ms = 0 if change is None else round(change.switch_ms)
         if stitches_next(move) and move.spec.kind == STITCH_THEN_COPY:
-            place = Place(move.copy.target_cluster, move.copy.target_topic)
-            whole = place._replace(upstream_topic=without_tail(place.upstream_topic))
-            copy = whole_copy(view.state.effective, move.spec.topic, place, whole, move.spec.bytes_per_second)
-            stitched = events.TopicMoveStitched(name=move.name, copy=copy, revision=revision, pause_ms=pause_ms)
+            stitched = stitched_by(move, view.state.effective, revision, pause_ms)
             await self._append(move.name, stitched, Caller(CONTROL))
             return
         end = events.TopicMoveEnded(name=move.name, state=DONE, revision=revision, pause_ms=pause_ms)
         dissolved = set_to(move.spec.topic, None) if move.copy.parts else None
         await self._append(move.name, end, Caller(CONTROL), beside=dissolved)
+        if move.copy.parts:
+            await self._preparation.release(move)
 
     async def _give_up(self, move: topic_moves.MoveWithRecords, problem: str) -> None:
         pause = min(FIRST_PAUSE * 2**move.cuts_given_up, LONGEST_PAUSE)

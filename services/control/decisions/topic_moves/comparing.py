@@ -17,7 +17,7 @@ from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.evidence import Evidence, evidence
 from mesh.topic_logs.parts import PartedLog, Source
 from services.control.domain.stitches.logs import end_of as end_of_part
-from services.control.domain.topic_moves.ways import end_of, parts_of
+from services.control.domain.topic_moves.two_cuts import end_of, parts_of
 
 AT_ONCE = 4
 """Partitions that are read at the same time: a MiB of each log is in memory."""

@@ -14,7 +14,7 @@ from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
 from services.control.decisions.topic_moves.share_groups import ShareGroups
-from services.control.domain.topic_moves.ways import parts_of
+from services.control.domain.topic_moves.two_cuts import parts_of
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.kept_texts import with_texts

@@ -12,7 +12,7 @@ import structlog
 from mesh.routing import Place
 from mesh.rpc import events, topic_moves
 from services.control.domain.errors import Refusal
-from services.control.domain.topic_moves.ways import leftovers, places_of
+from services.control.domain.topic_moves.two_cuts import leftovers, places_of
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal

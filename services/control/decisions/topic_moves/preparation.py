@@ -12,10 +12,10 @@ from services.control.decisions.stitches.retaining import Retaining
 from services.control.decisions.topic_moves.earlier_copies import refuse_other_records
 from services.control.domain.errors import NotAllowed, Unavailable
 from services.control.domain.stitches.logs import check_room, check_target, in_force, log_of
-from services.control.domain.stitches.retention import RETENTION
+from services.control.domain.stitches.retention import RETENTION, place_of
 from services.control.domain.topic_moves.moves import Side, check_sides
+from services.control.domain.topic_moves.two_cuts import COPY, STITCH, STITCH_THEN_COPY, check_fits, parts_of
 from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_shares, refuse_users
-from services.control.domain.topic_moves.ways import COPY, STITCH, STITCH_THEN_COPY, check_fits
 from services.control.domain.view import MeshView
 from services.control.store.journal import is_rehearsal
 from services.control.upstream.connections import Connections, UnreachableError
@@ -67,6 +67,11 @@ class Preparation:
                 await self._retaining.come_back(spec.topic, there.place, _retention(here))
         except UnreachableError as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the move does not begin") from None
+
+    async def release(self, move: topic_moves.MoveWithRecords) -> None:
+        """Gives the topics of a log's parts, which is whole again, the settings of the topic."""
+        present = Place(move.copy.target_cluster, move.copy.target_topic)
+        await self._retaining.release(move.spec.topic, map(place_of, parts_of(move)), present)
 
     async def _check_log(self, topic: str, table: RoutingTable, here: Side, there: Side) -> None:
         check_room(table, topic, here.partitions)

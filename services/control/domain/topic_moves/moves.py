@@ -15,11 +15,12 @@ from mesh.rpc import events, record_rules, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.sidecars.orders import newest_first
 from services.control.domain.stitches.logs import log_of
-from services.control.domain.topic_moves.ways import (
+from services.control.domain.topic_moves.two_cuts import (
     KINDS,
     NEEDED,
     STITCH,
     STITCH_THEN_COPY,
+    after_first_cut,
     before_cut,
     is_settled,
     tail_of,
@@ -107,15 +108,7 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
             stitched = event.topic_move_stitched
             if stitched.name not in known.open:
                 return known
-            before = known.open[stitched.name]
-            move = _changed(before, state=COPYING, problem="", hindered=False)
-            first = topic_moves.TopicMoveStitch(
-                way=before.copy, cuts=before.cuts, revision=stitched.revision, pause_ms=stitched.pause_ms,
-                end_time=event.time,
-            )  # fmt: skip
-            move.stitch.CopyFrom(first)
-            move.copy.CopyFrom(stitched.copy)
-            del move.cuts[:], move.positions[:]
+            move = after_first_cut(known.open[stitched.name], event)
             return replace(known, open={**known.open, stitched.name: move})
         case "topic_move_leftovers_deleted":
             name, topics = event.topic_move_leftovers_deleted.name, event.topic_move_leftovers_deleted.topics

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from mesh.routing import Place, RoutingTable
-from mesh.rpc import record_rules, topic_moves
+from mesh.rpc import events, record_rules, topic_moves
 from mesh.stitches import LogPart
 from mesh.stitches.codec import part_from_proto
 from services.control.domain.errors import NotAllowed
@@ -26,7 +26,7 @@ from services.control.domain.stitches.logs import in_force, log_of, logs_of
 COPY = topic_moves.TOPIC_MOVE_KIND_COPY
 STITCH = topic_moves.TOPIC_MOVE_KIND_STITCH
 STITCH_THEN_COPY = topic_moves.TOPIC_MOVE_KIND_STITCH_THEN_COPY
-BEST_FIRST: Final = (STITCH_THEN_COPY, COPY)
+BEST_FIRST: Final[tuple[topic_moves.TopicMoveKind.ValueType, ...]] = (STITCH_THEN_COPY, COPY)
 """The order in which control tries kinds if the operator names none."""
 COPYING = topic_moves.TOPIC_MOVE_STATE_COPYING
 WAITING = topic_moves.TOPIC_MOVE_STATE_WAITING
@@ -97,6 +97,31 @@ def whole_copy(table: RoutingTable, topic: str, source: Place, target: Place, ra
         source_cluster=source.cluster, topic=source.upstream_topic, target_cluster=target.cluster,
         target_topic=target.upstream_topic, bytes_per_second=rate, parts=log.parts[: len(in_force(log, route.stay))],
     )  # fmt: skip
+
+
+def stitched_by(
+    move: topic_moves.MoveWithRecords, table: RoutingTable, revision: int, pause_ms: int
+) -> events.TopicMoveStitched:
+    """The event of the first cut, when gateways have switched."""
+    tail = Place(move.copy.target_cluster, move.copy.target_topic)
+    whole = tail._replace(upstream_topic=without_tail(tail.upstream_topic))
+    copy = whole_copy(table, move.spec.topic, tail, whole, move.spec.bytes_per_second)
+    return events.TopicMoveStitched(name=move.name, copy=copy, revision=revision, pause_ms=pause_ms)
+
+
+def after_first_cut(move: topic_moves.MoveWithRecords, event: events.Event) -> topic_moves.MoveWithRecords:
+    """The move behind its first cut, copying."""
+    stitched = event.topic_move_stitched
+    after = topic_moves.MoveWithRecords()
+    after.CopyFrom(move)
+    first = topic_moves.TopicMoveStitch(
+        way=move.copy, cuts=move.cuts, revision=stitched.revision, pause_ms=stitched.pause_ms, end_time=event.time
+    )
+    after.stitch.CopyFrom(first)
+    after.copy.CopyFrom(stitched.copy)
+    after.state, after.problem, after.hindered = COPYING, "", False
+    del after.cuts[:], after.positions[:]
+    return after
 
 
 def leftovers(move: topic_moves.MoveWithRecords, table: RoutingTable, busy: set[Place], now: datetime) -> list[Place]:
