@@ -3,7 +3,7 @@
 A copy and a certificate read a log by three questions (`Source`). One cluster answers them (`brokers`), or the parts of
 a stitched log do, each from its cluster. The base offset of a batch lies outside its checksum, so it is written anew.
 
-A part ends where the next part begins. Whatever its cluster has behind that is no record of the log.
+A part ends where the next part begins. Its cluster may have more behind that, which is no record of the log.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Stretch:
     shift: int
     start: int
     end: int | None
-    """Where the next part begins; None: this is the last one."""
+    """The begin of the next part; None: this is the last one."""
 
 
 class PartedLog:

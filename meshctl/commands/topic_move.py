@@ -11,8 +11,7 @@ from google.protobuf.message import Message
 
 from mesh.rpc import move_certificates as certificates_pb
 from mesh.rpc import topic_moves as moves_pb
-from mesh.topic_moves import origin_of
-from mesh.wording import word
+from mesh.wording import origin_of, word
 from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mesh.rpc import admin, drains, topic_moves, topics
-from mesh.topic_moves import origin_of
-from mesh.wording import short, word
+from mesh.wording import origin_of, short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden

@@ -11,7 +11,7 @@ from mesh.record_rules import RecordRules, copy_of, fold_record_rules
 from mesh.routing import Place, RoutingTable
 from mesh.routing.policies import Policies
 from mesh.rpc import events, record_rules, stitches, topic_moves
-from mesh.topic_moves import origin_of
+from mesh.wording import origin_of
 from services.control.domain.errors import NotAllowed, Refusal
 from services.control.domain.topic_moves.moves import (
     CANCELLED,

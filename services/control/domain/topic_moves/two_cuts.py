@@ -5,7 +5,7 @@ Theory of operation
    stitched log two names on one cluster, and no request has to name it in two ways (`gateway/requests/records`).
 2. Routers copy the whole log, with the offsets that clients see, to the topic's own name on the new cluster.
 3. The second cut leads clients from the tail to the copy. The log is that of one topic again.
-4. Whatever happens between the cuts, the log stays stitched: that is a whole state. The tail goes when it is needed by
+4. Between the cuts the log stays stitched, and that is a whole state: a move may end there. The tail goes when it is needed by
    nobody: as long as gateways expect repeated batches, they may ask for the producers of the tail.
 """
 
