@@ -5,8 +5,8 @@ Theory of operation
    stitched log two names on one cluster, and no request has to name it in two ways (`gateway/requests/records`).
 2. Routers copy the whole log, with the offsets that clients see, to the topic's own name on the new cluster.
 3. The second cut leads clients from the tail to the copy. The log is that of one topic again.
-4. Between the cuts the log stays stitched, and that is a whole state: a move may end there. The tail goes when it is needed by
-   nobody: as long as gateways expect repeated batches, they may ask for the producers of the tail.
+4. Between the cuts the log stays stitched, and that is a whole state: a move may end there. Gateways may ask for the
+   producers of the tail as long as they expect repeated batches. Then nobody needs the tail, and it goes.
 """
 
 from __future__ import annotations
