@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from mesh import durations
 from mesh.rpc import events
 from services.control.domain.topic_moves.moves import WORDS
 from services.control.domain.topic_moves.two_cuts import STITCH
@@ -20,7 +21,7 @@ def _started(event: events.Event) -> str:
 def _stitched(event: events.Event) -> str:
     stitched = event.topic_move_stitched
     copy = stitched.copy
-    pause = f", producers waited {stitched.pause_ms} ms" if stitched.pause_ms else ""
+    pause = f", producers waited {durations.whole_ms(stitched.pause)} ms" if durations.whole_ms(stitched.pause) else ""
     return (
         f"{stitched.name}: the log is stitched{pause}; new records go to {copy.topic} on {copy.source_cluster}, "
         f"and the copy of the whole log to {copy.target_topic} begins"
@@ -67,7 +68,7 @@ def _grown(event: events.Event) -> str:
 
 def _ended(event: events.Event) -> str:
     end = event.topic_move_ended
-    pause = f"; producers waited {end.pause_ms} ms" if end.pause_ms else ""
+    pause = f"; producers waited {durations.whole_ms(end.pause)} ms" if durations.whole_ms(end.pause) else ""
     problem = f": {end.problem}" if end.problem else ""
     return f"{end.name} is {WORDS.get(end.state, 'over')}{problem}{pause}"
 

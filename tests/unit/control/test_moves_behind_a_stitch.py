@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.record_rules import RecordRules, copy_of, fold_record_rules
 from mesh.routing import Place, RoutingTable
 from mesh.routing.policies import Policies
@@ -56,11 +57,11 @@ LOG.parts[1].topic = "apples.tail-1"
 PARTS = record_rules.CopySpec(
     source_cluster="c2", topic="apples.tail-1", target_cluster="c2", target_topic="apples", parts=LOG.parts
 )
-STITCHED = events.TopicMoveStitched(name=NAME, copy=PARTS, revision=9, pause_ms=80)
+STITCHED = events.TopicMoveStitched(name=NAME, copy=PARTS, revision=9, pause=durations.of_ms(80))
 SECOND_CUT = events.TopicMoveCutReached(
     name=NAME, cuts=[topic_moves.TopicMoveCut(partition=0, end=20, client_offset=120)]
 )
-ENDED = events.TopicMoveEnded(name=NAME, state=DONE, revision=12, pause_ms=90)
+ENDED = events.TopicMoveEnded(name=NAME, state=DONE, revision=12, pause=durations.of_ms(90))
 CERTIFIED = events.TopicMoveCertified(name=NAME, certificate=topic_moves.TopicMoveCertificate(confirmed=True))
 TO_FIRST_CUT = (BEGUN, FIRST_CUT, STITCHED)
 
@@ -95,7 +96,7 @@ def test_behind_the_first_cut_the_whole_log_is_copied_to_its_own_name() -> None:
     move = moves.get(NAME)
     assert move.state == COPYING
     assert not stitches_next(move)
-    assert (move.stitch.pause_ms, move.stitch.revision, len(move.stitch.cuts)) == (80, 9, 1)
+    assert (move.stitch.pause, move.stitch.revision, len(move.stitch.cuts)) == (durations.of_ms(80), 9, 1)
     assert (move.stitch.way.source_cluster, move.stitch.way.target_topic) == ("c1", TAIL.upstream_topic)
     assert not move.cuts
     assert rules[copy_of(NAME)].spec.copy == PARTS
@@ -115,7 +116,7 @@ def test_the_second_cut_ends_the_move_and_its_copy() -> None:
     moves, rules = after(begun(), *TO_FIRST_CUT, BEGUN, SECOND_CUT, ENDED)
     move = moves.get(NAME)
     assert not rules
-    assert (move.state, move.pause_ms, move.stitch.pause_ms) == (DONE, 90, 80)
+    assert (move.state, move.pause, move.stitch.pause) == (DONE, durations.of_ms(90), durations.of_ms(80))
     assert end_of(move, move.cuts[0]) == 120
 
 

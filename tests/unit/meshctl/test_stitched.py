@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from click.testing import Result
 
+from mesh import durations
 from mesh.rpc import record_rules, topic_moves, topics
 from tests.unit.meshctl.scripted_control import ScriptedControl
 
@@ -18,7 +19,9 @@ CUT = topic_moves.TopicMoveCut(partition=0, start=2, end=41, base=17, client_off
 def move(state: topic_moves.TopicMoveState.ValueType) -> topic_moves.MoveWithRecords:
     return topic_moves.MoveWithRecords(
         name="topicmoves/m1",
-        spec=topic_moves.TopicMoveSpec(topic="apples", target_cluster="c2", kind=STITCH, hold_budget_ms=700),
+        spec=topic_moves.TopicMoveSpec(
+            topic="apples", target_cluster="c2", kind=STITCH, hold_budget=durations.of_ms(700)
+        ),
         copy=record_rules.CopySpec(source_cluster="c1", topic="apples", target_cluster="c2", target_topic="apples"),
         state=state,
         cuts=[CUT],
@@ -41,7 +44,7 @@ def test_control_chooses_the_kind_of_a_move_unless_the_operator_names_one(
 def behind_a_stitch(state: topic_moves.TopicMoveState.ValueType) -> topic_moves.MoveWithRecords:
     made = move(state)
     made.spec.kind, made.spec.delete_old = BOTH, True
-    made.stitch.CopyFrom(topic_moves.TopicMoveStitch(way=made.copy, cuts=[CUT], pause_ms=80))
+    made.stitch.CopyFrom(topic_moves.TopicMoveStitch(way=made.copy, cuts=[CUT], pause=durations.of_ms(80)))
     made.stitch.way.target_topic = "apples.tail-m1"
     made.copy.source_cluster, made.copy.topic = "c2", "apples.tail-m1"
     made.copy.parts.add(cluster_name="c1", topic="apples", visit=1)
@@ -98,7 +101,11 @@ def test_the_undo_of_a_stitched_move_is_one(control: ScriptedControl, meshctl: M
     control.answers["GetTopicMove"] = control.answers["StartTopicMove"] = move(topic_moves.TOPIC_MOVE_STATE_DONE)
     assert meshctl("topic", "move", "undo", "m1").exit_code == 0
     [request] = control.requests("StartTopicMove")
-    assert (request.spec.kind, request.spec.target_cluster, request.spec.hold_budget_ms) == (STITCH, "c1", 700)
+    assert (request.spec.kind, request.spec.target_cluster, request.spec.hold_budget.ToMilliseconds()) == (
+        STITCH,
+        "c1",
+        700,
+    )
 
 
 def test_a_move_shows_the_map_of_its_cut_and_so_does_its_certificate(

@@ -22,9 +22,11 @@ from functools import partial
 import structlog
 from prometheus_client import Counter, Gauge
 
+from mesh import durations
 from mesh.record_rules import copy_of
 from mesh.routing import ExactName, Place, RoutingTable
 from mesh.rpc import events, topic_moves
+from services.control.decisions.leading import looks
 from services.control.decisions.members.rollouts import Cut, CutMissedError
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
@@ -163,10 +165,7 @@ class TopicMoveDecisions:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             known = self._journal.view.topic_moves.open
             open_gauge.set(len(known))
             self._not_before = {name: at for name, at in self._not_before.items() if name in known}
@@ -310,12 +309,12 @@ class TopicMoveDecisions:
             await self._give_up(move, "control stopped or lost its database amid the cut")
             return
         revision = view.rules_revision if change is None else change.revision
-        pause_ms = 0 if change is None else round(change.switch_ms)
+        pause = durations.of_ms(0 if change is None else round(change.switch_ms))
         if stitches_next(move) and move.spec.kind == STITCH_THEN_COPY:
-            stitched = stitched_by(move, view.state.effective, revision, pause_ms)
+            stitched = stitched_by(move, view.state.effective, revision, pause)
             await self._append(move.name, stitched, Caller(CONTROL))
             return
-        end = events.TopicMoveEnded(name=move.name, state=DONE, revision=revision, pause_ms=pause_ms)
+        end = events.TopicMoveEnded(name=move.name, state=DONE, revision=revision, pause=pause)
         dissolved = set_to(move.spec.topic, None) if move.copy.parts else None
         await self._append(move.name, end, Caller(CONTROL), beside=dissolved)
         if move.copy.parts:

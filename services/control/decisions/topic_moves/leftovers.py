@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ import structlog
 
 from mesh.routing import Place
 from mesh.rpc import events, topic_moves
+from services.control.decisions.leading import looks
 from services.control.domain.errors import Refusal
 from services.control.domain.topic_moves.two_cuts import leftovers, places_of
 from services.control.store.database import StoreUnavailableError
@@ -34,10 +34,7 @@ class Leftovers:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads. Control asks a cluster that is away again later."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             for move in self._journal.view.topic_moves.ended.values():
                 view = self._journal.view
                 busy = {place for each in view.topic_moves.open.values() for place in places_of(each.copy)}

@@ -15,11 +15,18 @@ from services.control.domain.stitches.logs import check_room, check_target, in_f
 from services.control.domain.stitches.retention import RETENTION, place_of
 from services.control.domain.topic_moves.moves import Side, check_sides
 from services.control.domain.topic_moves.two_cuts import COPY, STITCH, STITCH_THEN_COPY, check_fits, parts_of
-from services.control.domain.topic_moves.users_of_topics import refuse_replays, refuse_shares, refuse_users
+from services.control.domain.topic_moves.users_of_topics import (
+    IN_PARTS,
+    TOO_OLD,
+    refuse_replays,
+    refuse_shares,
+    refuse_users,
+)
 from services.control.domain.view import MeshView
 from services.control.store.journal import is_rehearsal
 from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.newer_groups import newer_groups
+from services.control.upstream.share_starts import keeps_share_starts
 
 SETTINGS = ("cleanup.policy", "message.timestamp.type", *RETENTION)
 
@@ -81,7 +88,8 @@ class Preparation:
         if there.partitions:
             logs = await self._connections.log_ranges(cluster, {name: there.partitions})
             check_target(topic, parts, there.place, logs[name])
-        await asyncio.gather(*(self.check_shares(topic, table, side.place) for side in (here, there)))
+        if not await keeps_share_starts(cluster):
+            await self._check_shares(topic, table, here.place, TOO_OLD)
 
     async def _check_both(self, topic: str, table: RoutingTable, here: Side, there: Side) -> None:
         """`there`: the place of the copy."""
@@ -95,10 +103,13 @@ class Preparation:
         await asyncio.gather(*(self.check_shares(topic, table, side.place) for side in (here, there)))
 
     async def check_shares(self, topic: str, table: RoutingTable, place: Place) -> None:
-        """Refuses a topic that share groups read at this place."""
+        """Refuses a topic that share groups read at this place, because its whole log is to be copied."""
+        await self._check_shares(topic, table, place, IN_PARTS)
+
+    async def _check_shares(self, topic: str, table: RoutingTable, place: Place, why: str) -> None:
         groups = await newer_groups(table.clusters[place.cluster])
         read = {name: {each for each, _ in group.share_lags} for name, group in groups.items()}
-        refuse_shares(topic, place, read)
+        refuse_shares(topic, place, read, why)
 
     async def create(self, table: RoutingTable, here: Side, there: Side, *, stitched: bool) -> None:
         """Creates the topic `there`, with the partitions and the settings of the one `here`."""

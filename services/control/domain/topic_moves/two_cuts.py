@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from google.protobuf.duration_pb2 import Duration
+
 from mesh.routing import Place, RoutingTable
 from mesh.rpc import events, record_rules, topic_moves
 from mesh.stitches import LogPart
@@ -100,13 +102,13 @@ def whole_copy(table: RoutingTable, topic: str, source: Place, target: Place, ra
 
 
 def stitched_by(
-    move: topic_moves.MoveWithRecords, table: RoutingTable, revision: int, pause_ms: int
+    move: topic_moves.MoveWithRecords, table: RoutingTable, revision: int, pause: Duration
 ) -> events.TopicMoveStitched:
     """The event of the first cut, when gateways have switched."""
     tail = Place(move.copy.target_cluster, move.copy.target_topic)
     whole = tail._replace(upstream_topic=without_tail(tail.upstream_topic))
     copy = whole_copy(table, move.spec.topic, tail, whole, move.spec.bytes_per_second)
-    return events.TopicMoveStitched(name=move.name, copy=copy, revision=revision, pause_ms=pause_ms)
+    return events.TopicMoveStitched(name=move.name, copy=copy, revision=revision, pause=pause)
 
 
 def after_first_cut(move: topic_moves.MoveWithRecords, event: events.Event) -> topic_moves.MoveWithRecords:
@@ -115,7 +117,7 @@ def after_first_cut(move: topic_moves.MoveWithRecords, event: events.Event) -> t
     after = topic_moves.MoveWithRecords()
     after.CopyFrom(move)
     first = topic_moves.TopicMoveStitch(
-        way=move.copy, cuts=move.cuts, revision=stitched.revision, pause_ms=stitched.pause_ms, end_time=event.time
+        way=move.copy, cuts=move.cuts, revision=stitched.revision, pause=stitched.pause, end_time=event.time
     )
     after.stitch.CopyFrom(first)
     after.copy.CopyFrom(stitched.copy)
