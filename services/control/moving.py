@@ -29,6 +29,7 @@ from services.control.decisions.stitches.expiry import Expiry
 from services.control.decisions.stitches.retaining import Retaining
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
+from services.control.decisions.topic_moves.leftovers import Leftovers
 from services.control.decisions.topic_moves.old_logs import OldLogs
 from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topics.looking import Looking
@@ -74,6 +75,7 @@ class Moving:
             "standbys of clusters": standbys.run,
             "certificates of moves": certificates.run,
             "old logs of moves": old_logs.run,
+            "topics that moves leave behind": Leftovers(journal, connections).run,
             "expiry of parts": Expiry(journal, connections, self.retaining).run,
             "retention of stitched logs": self.retaining.run,
             "rehearsals of clusters": rehearsals.run,

@@ -22,7 +22,7 @@ def batch(number: int) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "way", [("--budget", f"{BUDGET_MS}"), ("--stitch", "--budget", f"{BUDGET_MS}")], ids=["copy", "stitch"]
+    "way", [("--copy", "--budget", f"{BUDGET_MS}"), ("--stitch", "--budget", f"{BUDGET_MS}")], ids=["copy", "stitch"]
 )
 async def test_javas_share_consumers_miss_no_record_of_a_topic_that_moves_there_and_back(
     own_mesh: Mesh, own_world: World, way: tuple[str, ...]

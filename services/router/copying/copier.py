@@ -33,9 +33,11 @@ from mesh.topic_logs.batches import (
     producer_of,
     written_by,
 )
-from mesh.topic_logs.brokers import Brokers, CopySetbackError, Fetched
+from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.course import Gap, steps
-from mesh.topic_logs.records import JOINED, contents, joined
+from mesh.topic_logs.evidence import visible
+from mesh.topic_logs.parts import Source
+from mesh.topic_logs.records import JOINED, joined
 from services.router.copying.pace import Pace
 
 FETCH_BYTES: Final = 1 << 20
@@ -115,7 +117,7 @@ class Copier:
     """One session. `run` goes on until it is cancelled."""
 
     order: CopyOrder
-    source: Brokers
+    source: Source
     target: Brokers
     pace: Pace = field(default_factory=Pace)
     joins: int = JOINED
@@ -297,22 +299,13 @@ class _Lane:
 
     async def _compare(self, last: int) -> None:
         """The last offset of the target has to be the same on both sides."""
-        here = _visible(last, await self._source.fetch(self._from, self._number, last, 1, 0))
-        there = _visible(last, await self._target.fetch(self._to, self._number, last, 1, 0))
+        here = visible(last, await self._source.fetch(self._from, self._number, last, 1, 0))
+        there = visible(last, await self._target.fetch(self._to, self._number, last, 1, 0))
         if here != there:
             raise BrokenCopyError(
                 f"{self._to}-{self._number} on {self._target.name!r} ends with another record at offset {last} than "
                 f"{self._source.name!r} has there"
             )
-
-
-def _visible(offset: int, fetched: Fetched) -> bytes | None:
-    """The content that readers see at this offset; None if they see nothing."""
-    head = next(batches(fetched.records), None)
-    if head is None or head.base_offset > offset:
-        return None
-    step = next(steps(head.base_offset, bytes(head.raw), fetched.aborted, NO_STOP))
-    return next((content for _, content in contents(step, offset)), None) if isinstance(step, Batch) else None
 
 
 def _gravest(errors: ExceptionGroup[CopySetbackError | BrokenCopyError]) -> Exception:
