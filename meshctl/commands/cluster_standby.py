@@ -17,7 +17,9 @@ FAIL_OVER_SECONDS = 60.0
 """The least time-out of a fail-over: control asks a dead cluster first, and fences each copy."""
 COLUMNS = ("STANDBY", "ON", "STATE", "TOPICS", "LAG", "SINCE", "FAILED OVER", "BY", "NOTE")
 TOPIC_COLUMNS = ("TOPIC", "COPY", "LAG", "BEHIND", "NOTE")
-LOSS_COLUMNS = ("TOPIC", "PARTITION", "LOST", "FROM", "END")
+NOTHING_LACKS = "No copy lacks a record that a router has seen the end of."
+NOTHING_LOST = "No acknowledged record is lost."
+LOSS_COLUMNS = ("TOPIC", "PARTITION", "LOST", "COUNT", "FROM", "END")
 
 
 @click.group("standby", cls=NameFirst)
@@ -123,14 +125,12 @@ def _show(session: Session, found: standbys_pb.Standby) -> None:
     if found.topics:
         click.echo()
         print_table(TOPIC_COLUMNS, map(_topic_row, found.topics), empty="")
-    losses = [
-        (topic.topic, each.partition, each.end - each.position, each.position, each.end)
-        for topic in found.topics
-        for each in topic.partitions
-        if each.end > each.position
-    ]
+    losses = [_loss_row(topic.topic, each) for topic in found.topics for each in topic.partitions if _lost(each)]
     click.echo()
-    print_table(LOSS_COLUMNS, losses, empty="No copy lacks a record that a router has seen the end of.")
+    has_failed_over = any(each.loss_count for topic in found.topics for each in topic.partitions)
+    print_table(LOSS_COLUMNS, losses, empty=NOTHING_LOST if has_failed_over else NOTHING_LACKS)
+    for gateway in found.silent_gateways:
+        click.echo(f"the loss may be larger: gateway {gateway} did not report the last records it acknowledged")
 
 
 def _row(of: standbys_pb.Standby) -> tuple[object, ...]:
@@ -145,6 +145,15 @@ def _row(of: standbys_pb.Standby) -> tuple[object, ...]:
 def _topic_row(of: standbys_pb.StandbyTopic) -> tuple[object, ...]:
     behind = f"{of.lag.ToMilliseconds() / 1000:.1f} s" if of.HasField("lag") else "-"
     return of.topic, "none" if of.left else of.copy.target_topic, of.lag_records, behind, of.problem
+
+
+def _lost(of: standbys_pb.StandbyPartition) -> int:
+    return of.lost_records if of.loss_count else max(0, of.end - of.position)
+
+
+def _loss_row(topic: str, of: standbys_pb.StandbyPartition) -> tuple[object, ...]:
+    count = word(standbys_pb.LossCount, of.loss_count) if of.loss_count else "as far as seen"
+    return topic, of.partition, _lost(of), count, of.position, of.acknowledged_end if of.loss_count else of.end
 
 
 def _name(cluster: str) -> str:

@@ -50,6 +50,7 @@ def fold_standbys(known: Standbys, event: events.Event) -> Standbys:
         case "fail_over_ended":
             after = _copied(known[event.fail_over_ended.name])
             after.state = FAILED_OVER
+            after.silent_gateways.extend(event.fail_over_ended.silent_gateways)
             after.fail_over_time.CopyFrom(event.time)
             return {**known, after.name: after}
         case _:
@@ -166,7 +167,8 @@ def _left(topic: standbys.StandbyTopic, why: str) -> standbys.StandbyTopic:
 
 def with_lag(topic: standbys.StandbyTopic) -> standbys.StandbyTopic:
     """Counts the records that the copy lacks."""
-    topic.lag_records = sum(max(0, each.end - each.position) for each in topic.partitions)
+    if not any(each.loss_count for each in topic.partitions):
+        topic.lag_records = sum(max(0, each.end - each.position) for each in topic.partitions)
     return topic
 
 

@@ -51,6 +51,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
+from services.gateway.requests.records.acknowledging import note_acknowledged
 from services.gateway.requests.records.opening import opened
 from services.gateway.requests.records.produce_order import (
     MAYBE_WRITTEN,
@@ -103,6 +104,8 @@ def handle(request: Request, mesh: MeshView, *, validates: bool = True) -> Plan:
         tell_audit(mesh.memory.audit, produce, answer)
     if mesh.memory.rehearsals and validates:
         tell_rehearsals(produce, answer)
+    if mesh.memory.acknowledged.by_topic:
+        note_acknowledged(produce, answer)
     return answer
 
 
@@ -154,7 +157,10 @@ def ended_astray(
     """
     produce = Producing(request, mesh, scan, batches=batches)
     yield from _take(produce, place, produce.wanted, outcome)
-    return _answer(produce)
+    answer = _answer(produce)
+    if mesh.memory.acknowledged.by_topic:
+        note_acknowledged(produce, answer)
+    return answer
 
 
 def _in_parts(produce: Producing) -> Plan:
