@@ -25,8 +25,10 @@ from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import RuleDecisions
+from services.control.decisions.standbys.automatic import AutomaticFailOvers
 from services.control.decisions.standbys.entries import Answer, Entries, in_events
 from services.control.decisions.standbys.failing_over import FailOvers
+from services.control.decisions.standbys.likeness import Likeness
 from services.control.decisions.standbys.reports import StandbyReports
 from services.control.decisions.topic_moves.cut import Groups
 from services.control.decisions.topic_moves.preparation import SETTINGS
@@ -94,6 +96,8 @@ class StandbyDecisions:
         self._members = members
         self._entries = Entries(journal)
         self._fail_overs = FailOvers(journal, rules, connections, members, reports, self._entries)
+        self._likeness = Likeness(journal, connections, self._entries)
+        self._automatic = AutomaticFailOvers(reports, self._fail_overs, self._answers, self._begin_by_itself)
         self._problems: dict[str, str] = {}
         """Why a standby, or its fail-over, stands."""
 
@@ -112,6 +116,7 @@ class StandbyDecisions:
         view = await self._journal.first_time(caller)
         event, before = ended(view.standbys, name), self.shown(named(view.standbys, name))
         await self._entries.append(name, [event], caller, lambda _: answer(before))
+        self._automatic.forget(name)
         return before
 
     async def fail_over(self, name: str, target: str, caller: Caller, answer: Answer) -> standbys.Standby:
@@ -144,6 +149,9 @@ class StandbyDecisions:
         after = standbys.Standby()
         after.CopyFrom(standby)
         after.problem = self._problems.get(standby.name, "")
+        waits = self._automatic.why_waiting(standby.name)
+        if waits and standby.state == FOLLOWING:
+            after.problem = f"control does not fail over by itself: {waits}"
         for each in after.topics:
             if standby.state == FOLLOWING and not each.left:
                 self._measure(standby.name, each)
@@ -171,9 +179,12 @@ class StandbyDecisions:
             known = self._journal.view.standbys
             self._problems = {name: why for name, why in self._problems.items() if name in known}
             for name, standby in known.items():
-                self._count(self.shown(standby))
+                shown = self.shown(standby)
+                self._count(shown)
                 try:
-                    await self._see_to(name, standby)
+                    if standby.state == FOLLOWING:
+                        await self._automatic.look(shown)
+                    await self._see_to(name, self._journal.view.standbys.get(name, standby))
                 except (Refusal, StoreUnavailableError, TimeoutError, UnreachableError, CopySetbackError) as error:
                     self._problems[name] = str(error) or "no answer in time"
                     log.info("control checks a standby again later", standby=name, reason=str(error))
@@ -188,9 +199,13 @@ class StandbyDecisions:
         view = self._journal.view
         await self._entries.set(name, strayed(standby, view.state.effective, view.topic_moves))
         await self._entries.set(name, await self._new_topics(name))
+        groups: set[str] = set()
         for each in self._journal.view.standbys[name].topics:
             if not each.left:
-                await self._groups_of(each).follow()
+                followed = self._groups_of(each)
+                await followed.follow()
+                groups.update(followed.before)
+        await self._likeness.follow(name, groups)
 
     async def _new_topics(self, name: str) -> list[standbys.StandbyTopic]:
         """The topics that have come since the last look, with their copies made."""
@@ -243,13 +258,22 @@ class StandbyDecisions:
 
     async def _refuse_alive(self, cluster: str) -> None:
         """A cluster that answers can be drained, which loses nothing."""
+        if not await self._answers(cluster):
+            return
+        text = f"{cluster!r} answers control, and a fail-over would lose records; drain it: `meshctl cluster drain`"
+        raise NotAllowed("CLUSTER_ANSWERS", f"clusters/{cluster}", text)
+
+    async def _answers(self, cluster: str) -> bool:
         try:
             async with asyncio.timeout(DEAD_WITHIN):
                 await self._connections.topics(self._journal.view.state.effective.clusters[cluster])
         except (UnreachableError, TimeoutError):
-            return
-        text = f"{cluster!r} answers control, and a fail-over would lose records; drain it: `meshctl cluster drain`"
-        raise NotAllowed("CLUSTER_ANSWERS", f"clusters/{cluster}", text)
+            return False
+        return True
+
+    async def _begin_by_itself(self, standby: standbys.Standby, reason: str) -> None:
+        event = failing_over(self._journal.view.standbys, standby.name, standby.spec.target_cluster)
+        await self._note_ends(standby.name, Caller(CONTROL, reason), begun=event)
 
     async def _note_ends(self, name: str, caller: Caller, begun: events.FailOverBegun) -> None:
         """Begins the fail-over. The ends that routers saw are noted with it: they are forgotten with the copies."""

@@ -15,6 +15,7 @@ from services.control.store.log import StoredAnswer
 StandbyEvent = (
     events.StandbyStarted
     | events.StandbyTopicsSet
+    | events.StandbyAclsSet
     | events.StandbyEnded
     | events.FailOverBegun
     | events.FailOverHeld

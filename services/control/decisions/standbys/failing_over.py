@@ -103,12 +103,12 @@ class FailOvers:
             wishes = ChangeWishes(accept_skip=True, allow_unreachable=True, without_members=silent)
             cut = _FailOverCut(lambda: self._entries.append(name, [held], step))
             await self._rules.change(command, wishes, step, lambda _: None, cut=cut)
-            lost = [self._counted(each, silent) for each in _copied(named(self._journal.view.standbys, name))]
+            lost = [self.counted(each, silent) for each in _copied(named(self._journal.view.standbys, name))]
             ended = events.FailOverEnded(name=name, silent_gateways=sorted(silent))
             await self._entries.append(name, [*in_events(name, lost), ended], caller, answer)
             log.warning("a cluster has failed over", standby=name, target=standby.spec.target_cluster)
 
-    def _counted(self, topic: standbys.StandbyTopic, silent: Collection[str]) -> standbys.StandbyTopic:
+    def counted(self, topic: standbys.StandbyTopic, silent: Collection[str] = ()) -> standbys.StandbyTopic:
         """The topic with the records that the fail-over loses: all gateways but those have reported their ends."""
         return counted(topic, self._reports.log_of(topic.topic, self.since(topic)), someone_is_silent=bool(silent))
 
