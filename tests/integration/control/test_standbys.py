@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way
     AclBinding,
     AclBindingFilter,
@@ -28,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import acknowledgements, standbys, standbys_grpc
 from services.control.decisions.standbys import likeness
+from tests.e2e.test_fail_over import commit
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.secured_kafka import SecuredKafka
 from tests.integration.control.world import CALL, WITHIN, Router, World, create_topic, router, topics_of, until
@@ -150,7 +150,9 @@ async def test_control_fails_over_when_most_gateways_and_control_itself_do_not_r
         assert [each.reason for each in begun] == [
             f"2 of 2 gateways have not reached it for {AFTER_S} s, nor has control"
         ]
-        assert (await mesh.explain(topic)).decision.cluster_name == "new"
+        route = mesh.control.journal.view.state.effective.route(topic)
+        assert route is not None
+        assert route.cluster == "new"
         old.start()
         assert (await shown(mesh)).fail_over_time == done.fail_over_time
 
@@ -178,14 +180,16 @@ async def test_a_gateway_that_is_as_dead_as_the_cluster_is_not_waited_for_and_is
 
 def settings_of(bootstrap: str, topic: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    found = AdminClient({"bootstrap.servers": bootstrap}).describe_configs([resource])[resource].result(WITHIN)
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    found = client.describe_configs([resource])[resource].result(WITHIN)
     return {name: entry.value for name, entry in found.items() if entry.source == 1}
 
 
 def set_setting(bootstrap: str, topic: str, name: str, value: str, how: AlterConfigOpType) -> None:
     change = ConfigEntry(name, value, incremental_operation=how)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
-    AdminClient({"bootstrap.servers": bootstrap}).incremental_alter_configs([resource])[resource].result(WITHIN)
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.incremental_alter_configs([resource])[resource].result(WITHIN)
 
 
 async def test_copies_follow_the_settings_and_the_partitions_of_their_topics(
@@ -199,7 +203,8 @@ async def test_copies_follow_the_settings_and_the_partitions_of_their_topics(
     wanted = {"retention.ms": "7200000", "max.message.bytes": "70000"}
     await until(lambda: settings_of(kafka_c1.bootstrap, topic) == wanted, "the copy has the settings")
     set_setting(old.bootstrap, topic, "max.message.bytes", "", AlterConfigOpType.DELETE)
-    AdminClient({"bootstrap.servers": old.bootstrap}).create_partitions([NewPartitions(topic, 3)])[topic].result(WITHIN)
+    client = AdminClient({"bootstrap.servers": old.bootstrap})
+    client.create_partitions([NewPartitions(topic, 3)])[topic].result(WITHIN)
     await until(lambda: settings_of(kafka_c1.bootstrap, topic) == {"retention.ms": "7200000"}, "a setting is gone")
     await until(lambda: topics_of(kafka_c1.bootstrap)[topic] == 3, "the copy has the partitions")
 
@@ -210,21 +215,17 @@ def binding(kind: ResourceType, name: str, user: str, prefixed: bool = False) ->
 
 
 def change(kafka: SecuredKafka, *new: AclBinding) -> None:
-    for future in AdminClient({"bootstrap.servers": kafka.bootstrap}).create_acls(list(new)).values():
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in client.create_acls(list(new)).values():
         future.result(WITHIN)
 
 
 def readers(kafka: SecuredKafka) -> set[tuple[str, str, str]]:
     every: Any = AclBindingFilter
     them = every(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
-    found = AdminClient({"bootstrap.servers": kafka.bootstrap}).describe_acls(them).result(WITHIN)
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    found = client.describe_acls(them).result(WITHIN)
     return {(each.name, each.resource_pattern_type.name, each.principal.removeprefix("User:")) for each in found}
-
-
-def commit(kafka: SecuredKafka, group: str, topic: str) -> None:
-    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 0)])
-    [future] = AdminClient({"bootstrap.servers": kafka.bootstrap}).alter_consumer_group_offsets([wanted]).values()
-    future.result(WITHIN)
 
 
 async def test_rights_on_copied_topics_and_their_groups_are_kept_and_no_others(
@@ -239,8 +240,8 @@ async def test_rights_on_copied_topics_and_their_groups_are_kept_and_no_others(
     with other.issuer.running():
         other.start()
         try:
-            create_topic(secured.bootstrap, topic, 1)
-            commit(secured, f"{topic}.group", topic)
+            create_topic(secured.bootstrap, topic, 2)
+            await commit(secured.bootstrap, f"{topic}.group", topic, 0)
             change(
                 secured,
                 binding(ResourceType.TOPIC, "*", "ann"),
@@ -260,7 +261,8 @@ async def test_rights_on_copied_topics_and_their_groups_are_kept_and_no_others(
             them = AclBindingFilter(
                 ResourceType.TOPIC, "*", ResourcePatternType.LITERAL, "User:ann", "*", AclOperation.READ, ALLOW
             )
-            for future in AdminClient({"bootstrap.servers": secured.bootstrap}).delete_acls([them]).values():
+            client = AdminClient({"bootstrap.servers": secured.bootstrap})
+            for future in client.delete_acls([them]).values():
                 future.result(WITHIN)
             await until(lambda: readers(other) == kept - {(topic, "LITERAL", "ann")}, "a right is gone")
         finally:
