@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from mesh.rpc import standbys
-from tests.e2e.test_fail_over import WITHIN_S, doomed, fail_over, mesh_of, read_all, shown_when, stand_by
+from tests.e2e.test_fail_over import UNANSWERED, WITHIN_S, doomed, fail_over, mesh_of, read_all, shown_when, stand_by
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.waiting import until
@@ -21,9 +21,6 @@ from tests.fixtures.waiting import until
 __all__ = ["doomed"]
 
 RECORDS = 200
-UNANSWERED = 25
-"""Records of a partition that were stored and not answered when the cluster died, below one that was answered: at most
-those that five producers have on their way. Their producers send them again; they count as lost all the same."""
 
 
 class Load:

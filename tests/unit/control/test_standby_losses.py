@@ -6,8 +6,9 @@ import pytest
 
 from mesh.acknowledgements import merged
 from mesh.routing.standby_policy import StandbyDraft
-from mesh.rpc import acknowledgements, admin, events, record_rules, standbys
+from mesh.rpc import acknowledgements, acls, admin, events, record_rules, standbys
 from services.control.decisions.standbys.reports import FRESH_S, StandbyReports
+from services.control.domain.standbys.acls import MOST_ACLS, changes, key_of, wanted
 from services.control.domain.standbys.losses import counted
 
 EXACT, AT_LEAST = standbys.LOSS_COUNT_EXACT, standbys.LOSS_COUNT_AT_LEAST
@@ -104,3 +105,41 @@ def test_control_knows_the_ends_of_a_copy_and_which_gateways_reach_the_cluster()
     assert reports.without("c2") == {"g1": 0.0, "g2": 0.0}
     now[0] += FRESH_S + 1
     assert reports.without("c1") == {}
+
+
+def acl_of(kind: acls.AclResourceType.ValueType, name: str, user: str, *, prefixed: bool = False) -> acls.Acl:
+    pattern = acls.ACL_PATTERN_TYPE_PREFIXED if prefixed else acls.ACL_PATTERN_TYPE_LITERAL
+    return acls.Acl(resource_type=kind, resource_name=name, pattern_type=pattern, principal=f"User:{user}", host="*")
+
+
+def test_a_standby_keeps_rights_on_exactly_its_topics_and_groups_and_takes_back_only_its_own() -> None:
+    topic, group = acls.ACL_RESOURCE_TYPE_TOPIC, acls.ACL_RESOURCE_TYPE_GROUP
+    known = [
+        acl_of(topic, "*", "ann"),
+        acl_of(topic, "app", "bob", prefixed=True),
+        acl_of(topic, "app", "eve"),
+        acl_of(group, "readers", "bob"),
+        acl_of(group, "apples", "eve"),
+        acl_of(acls.ACL_RESOURCE_TYPE_TRANSACTIONAL_ID, "apples", "eve"),
+    ]
+    right, problem = wanted(known, ["apples"], ["readers"])
+    anns, bobs, readers = (
+        acl_of(topic, "apples", "ann"),
+        acl_of(topic, "apples", "bob"),
+        acl_of(group, "readers", "bob"),
+    )
+    assert problem == ""
+    assert [*right.values()] == sorted([anns, bobs, readers], key=key_of)
+    strange = acl_of(topic, "apples", "their-own")
+    create, delete, made = changes([], right, [bobs, strange])
+    assert {key_of(each) for each in create} == {key_of(each) for each in made} == {key_of(anns), key_of(readers)}
+    assert delete == []
+    fewer, _ = wanted([], ["apples"], ["readers"])
+    assert changes(made, fewer, [*made, bobs, strange]) == ([], made, [])
+
+
+def test_a_standby_says_that_it_keeps_a_bounded_number_of_rights() -> None:
+    many = [acl_of(acls.ACL_RESOURCE_TYPE_TOPIC, "*", f"user-{number}") for number in range(MOST_ACLS + 1)]
+    right, problem = wanted(many, ["apples"], [])
+    assert len(right) == MOST_ACLS
+    assert problem == "1001 ACLs are about its topics and groups, and a standby keeps 1000"

@@ -252,8 +252,8 @@ class StandbyDecisions:
             raise NotAllowed(
                 "ROUTER_TOO_OLD" if kind == "router" else "GATEWAY_TOO_OLD",
                 f"members/{name}",
-                f"{kind} {name!r} is of release {version or 'unknown'}, which knows no standbys: nobody could count the "
-                "loss of a fail-over. Upgrade it, or stop it, then retry",
+                f"{kind} {name!r} is of release {version or 'unknown'}, which knows no standbys: nobody could count "
+                "the loss of a fail-over. Upgrade it, or stop it, then retry",
             )
 
     async def _refuse_alive(self, cluster: str) -> None:

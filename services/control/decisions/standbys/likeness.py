@@ -23,8 +23,13 @@ from services.control.upstream.connections import Connections
 
 LOOK_EVERY_S = 15.0
 """Settings and ACLs change seldom, and a look asks for those of all topics."""
-NEVER_FOLLOWED = ("cleanup.policy", "message.timestamp.type")
-"""A compacted topic, or one with the times of its broker, can't be copied with its offsets."""
+NEVER_FOLLOWED = (
+    "cleanup.policy",
+    "message.timestamp.type",
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+"""A compacted topic, or one with the times of its broker, can't be copied with its offsets. Throttles name brokers."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +42,8 @@ class Likeness:
         self._connections = connections
         self._entries = entries
         self._looked: dict[str, float] = {}
+        self._refused: dict[str, str] = {}
+        """Standby -> why its target did not take the last changes of ACLs."""
 
     async def follow(self, name: str, groups: Collection[str]) -> None:
         """Changes on the target what differs, unless it looked a short time ago. Raises UnreachableError."""
@@ -51,8 +58,8 @@ class Likeness:
         copied = [each for each in standby.topics if not each.left]
         if not copied:
             return
-        await self._settings(source, target, copied)
         await self._acls(standby, source, target, {each.copy.topic for each in copied}, groups)
+        await self._settings(source, target, copied)
 
     async def _settings(
         self, source: UpstreamCluster, target: UpstreamCluster, copied: Collection[standbys.StandbyTopic]
@@ -92,11 +99,17 @@ class Likeness:
                 create, delete, made = changes(standby.acls, right, there)
             elif here:
                 problem = f"{target.name!r} has no authorizer"
+        problem = problem or self._refused.get(standby.name, "")
         said = events.StandbyAclsSet(name=standby.name, acls=made, problem=problem)
         if (made, problem) != (list(standby.acls), standby.acl_problem):  # first: what it makes, it can take back
             await self._entries.append(standby.name, [said], Caller(CONTROL))
-        await self._connections.ask(target, lambda client: create_cluster_acls(client, create))
-        await self._connections.ask(target, lambda client: delete_cluster_acls(client, delete))
+        try:
+            await self._connections.ask(target, lambda client: create_cluster_acls(client, create))
+            await self._connections.ask(target, lambda client: delete_cluster_acls(client, delete))
+        except AclsHiddenError as error:
+            self._refused[standby.name] = str(error)
+        else:
+            self._refused.pop(standby.name, None)
 
 
 def _differing(own: Mapping[str, str], copy: Mapping[str, str]) -> dict[str, str | None]:
