@@ -1,4 +1,4 @@
-"""What gateways say of one log under standby, put together: the highest end of each partition counts."""
+"""Puts reports of gateways about one log under standby together: the highest end of each partition counts."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from services.gateway.downstream.answers import Answers
 from services.gateway.downstream.mesh import Mesh
 
 EVERY_S = 1.0
-"""What a gateway that is killed acknowledged in its last second may be missing in the loss of a fail-over."""
+"""If a gateway is killed, the loss of a fail-over may miss the acknowledgements of its last second."""
 
 
 class StandbyReports:

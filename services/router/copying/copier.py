@@ -41,7 +41,7 @@ from services.router.copying.pace import Pace
 FETCH_BYTES: Final = 1 << 20
 """The bytes of one Fetch. A session holds so many for each of AT_ONCE partitions."""
 GROWTH_EVERY_S: Final = 30.0
-"""Seconds between two looks at the number of partitions: one request for each topic."""
+"""Seconds between two questions for the number of partitions: one request for each topic."""
 AT_ONCE: Final = 32
 """Partitions that hold fetched batches at the same time."""
 IN_FLIGHT: Final = 5

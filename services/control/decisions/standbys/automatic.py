@@ -1,11 +1,11 @@
-"""Fail-overs without an operator: the quorum of gateways, control's own look at the cluster, and the bounds.
+"""Fail-overs without an operator: the quorum of gateways, control's own question to the cluster, and the bounds.
 
 Theory of operation
 1. Gateways report each second for how long they have not reached a cluster that has a standby. Control looks once more
    than half of those that report have not reached it for the time of the order.
 2. Control then asks the cluster itself. If it answers, nothing happens.
-3. If the copies lack more than the order allows, control waits, with a warning and a metric, and looks again each
-   second: gateways may reach the cluster again, routers may copy the rest, or an operator decides.
+3. If the copies lack more than the order allows, control waits, with a warning and a metric. It checks again each
+   second. Gateways may reach the cluster again, routers may copy the rest, or an operator decides.
 4. The decision is an event of the leading control that rests on the standby as it is: it is made once.
 """
 

@@ -1,4 +1,4 @@
-"""What gateways report of clusters that have standbys. In memory: routers say all of it again to a new control."""
+"""The reports of gateways about clusters that have standbys. In memory: routers repeat them to a new control."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.control.decisions.members.members import short
 MOST_LOGS = 5_000
 """The topics of all standbys."""
 FRESH_S = 15.0
-"""Routers report at least every 5 seconds. What a gateway said before that says nothing of now."""
+"""Routers report at least every 5 seconds. An older report says nothing of now."""
 
 
 @dataclass(frozen=True, slots=True)
