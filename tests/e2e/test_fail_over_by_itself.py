@@ -27,8 +27,16 @@ STALL_S = 1.0
 FAILED_OVER = standbys.STANDBY_STATE_FAILED_OVER
 
 
-async def stand_by(mesh: TwoOfEverything, topic: str, **order: int) -> None:
-    spec = standbys.StandbySpec(source_cluster="c2", target_cluster="c1", topics=f"{topic}*", **order)
+async def stand_by(
+    mesh: TwoOfEverything, topic: str, bytes_per_second: int = 0, max_lost_records: int | None = None
+) -> None:
+    spec = standbys.StandbySpec(
+        source_cluster="c2",
+        target_cluster="c1",
+        topics=f"{topic}*",
+        bytes_per_second=bytes_per_second,
+        max_lost_records=max_lost_records,
+    )
     spec.fail_over_after.FromSeconds(AFTER_S)
     await asked(mesh, "StartStandby", standbys.StartStandbyRequest(spec=spec, request_id=str(uuid.uuid4())))
 

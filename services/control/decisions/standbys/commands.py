@@ -20,9 +20,15 @@ from mesh.record_rules import standby_copy_of
 from mesh.routing import Place
 from mesh.routing.policies import STANDBY_POLICY
 from mesh.rpc import events, standbys, topic_moves
+<<<<<<< HEAD
 from mesh.topic_logs.brokers import CopySetbackError
 from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
+=======
+from mesh.topic_logs.batches import MINTED, Writer
+from mesh.topic_logs.brokers import Brokers, CopySetbackError
+from services.control.decisions.leading import looks
+>>>>>>> main
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.standbys.automatic import AutomaticFailOvers
@@ -172,10 +178,7 @@ class StandbyDecisions:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             known = self._journal.view.standbys
             self._problems = {name: why for name, why in self._problems.items() if name in known}
             for name, standby in known.items():
