@@ -12,12 +12,8 @@ from collections.abc import Callable, Mapping
 import grpc
 import structlog
 
-<<<<<<< HEAD
-from mesh.rpc import acknowledgements, discovery, discovery_grpc, quotas
-=======
 from mesh import durations
-from mesh.rpc import discovery, discovery_grpc, quotas
->>>>>>> main
+from mesh.rpc import acknowledgements, discovery, discovery_grpc, quotas
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.replicas import Replicas
 from mesh.rpc.tls import RpcTls

@@ -20,15 +20,10 @@ from mesh.record_rules import standby_copy_of
 from mesh.routing import Place
 from mesh.routing.policies import STANDBY_POLICY
 from mesh.rpc import events, standbys, topic_moves
-<<<<<<< HEAD
 from mesh.topic_logs.brokers import CopySetbackError
+from services.control.decisions.leading import looks
 from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
-=======
-from mesh.topic_logs.batches import MINTED, Writer
-from mesh.topic_logs.brokers import Brokers, CopySetbackError
-from services.control.decisions.leading import looks
->>>>>>> main
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.standbys.automatic import AutomaticFailOvers

@@ -149,14 +149,10 @@ def ended_astray(
     """
     produce = Producing(request, mesh, scan, batches=batches)
     yield from _take(produce, place, produce.wanted, outcome)
-<<<<<<< HEAD
-    answer = _answer(produce)
+    answer = answer_of(produce)
     if mesh.memory.acknowledged.by_topic:
         note_acknowledged(produce, answer)
     return answer
-=======
-    return answer_of(produce)
->>>>>>> main
 
 
 def _in_parts(produce: Producing) -> Plan:
