@@ -25,6 +25,7 @@ from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rehearsals.commands import RehearsalDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.standbys.commands import StandbyDecisions
+from services.control.decisions.standbys.reports import StandbyReports
 from services.control.decisions.stitches.expiry import Expiry
 from services.control.decisions.stitches.retaining import Retaining
 from services.control.decisions.topic_moves.certificates import Certificates
@@ -57,7 +58,8 @@ class Moving:
         certificates, old_logs = Certificates(journal, connections), OldLogs(journal, connections)
         surveys = Surveys(journal, connections, looking)
         drains = DrainDecisions(journal, moves, surveys, progress, own_topics, rules.check_known)
-        standbys = StandbyDecisions(journal, rules, connections, progress, own_topics)
+        self.standby_reports = StandbyReports()
+        standbys = StandbyDecisions(journal, rules, connections, progress, own_topics, members, self.standby_reports)
         rehearsals = RehearsalDecisions(journal, connections, looking, members)
         forks = ForkDecisions(journal, rules, connections, preparation, looking)
         self.services: Sequence[tuple[ModuleType, object]] = (

@@ -42,6 +42,8 @@ from services.router.copying.pace import Pace
 
 FETCH_BYTES: Final = 1 << 20
 """The bytes of one Fetch. A session holds so many for each of AT_ONCE partitions."""
+GROWTH_EVERY_S: Final = 30.0
+"""Seconds between two questions for the number of partitions: one request for each topic."""
 AT_ONCE: Final = 32
 """Partitions that hold fetched batches at the same time."""
 IN_FLIGHT: Final = 5
@@ -139,8 +141,18 @@ class Copier:
             async with asyncio.TaskGroup() as group:
                 for number in wanted:
                     group.create_task(self._copied(number), name=f"copy-{order.topic}-{number}")
+                group.create_task(self._watch_growth(len(wanted)), name=f"copy-{order.topic}-partitions")
         except* (CopySetbackError, BrokenCopyError) as errors:
             raise _gravest(errors) from None
+
+    async def _watch_growth(self, partitions: int) -> None:
+        """Ends the session when the topic has got more partitions: the next one copies them, too."""
+        while True:
+            await asyncio.sleep(GROWTH_EVERY_S)
+            now = len(await self.source.partitions(self.order.topic))
+            if now > partitions:
+                text = f"topic {self.order.topic!r} has {now} partitions on {self.source.name!r} now, not {partitions}"
+                raise CopySetbackError(f"{text}; the copy begins again")
 
     async def _copied(self, number: int) -> None:
         lane = _Lane(self, number)
