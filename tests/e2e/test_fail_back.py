@@ -1,0 +1,125 @@
+"""A cluster has failed over under load and comes back: its topics come back, with the records that only it had."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from mesh.rpc import drains, fail_backs, fail_backs_grpc
+from tests.e2e.test_drains import Reader
+from tests.e2e.test_fail_over import (
+    RECORDS,
+    doomed,
+    fail_over,
+    mesh_of,
+    read_all,
+    shown_when,
+    stand_by,
+    writing,
+)
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
+from tests.fixtures.two_of_everything import CALL_S, NOT_NOW, TwoOfEverything
+from tests.fixtures.waiting import until
+
+__all__ = ["doomed"]
+
+WITHIN_S = 120.0
+NAME = "failbacks/c2"
+SLOW = 4_000
+"""Bytes a second of a copy that stays behind its source."""
+BUDGET_MS = 5000
+"""The machine of the tests is busy: a second may be too short for a cut."""
+
+FailBack = fail_backs.FailBack
+
+
+async def asked(mesh: TwoOfEverything, method: str, request: Any, is_so: Callable[[FailBack], bool] = bool) -> FailBack:
+    """The answer of the control that leads, when it is so."""
+    found: list[FailBack] = []
+
+    async def answers() -> bool:
+        for channel in mesh.channels:
+            try:
+                answer = await getattr(fail_backs_grpc.FailBackServiceStub(channel), method)(request, timeout=CALL_S)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() in (*NOT_NOW, grpc.StatusCode.NOT_FOUND), f"{error.code()}: {error.details()}"
+                print(error.details())
+            else:
+                if is_so(answer):
+                    found.append(answer)
+                    return True
+        return False
+
+    await until(answers, f"{method} is answered", WITHIN_S)
+    return found[0]
+
+
+async def begin(mesh: TwoOfEverything, strays: fail_backs.StrayPolicy.ValueType) -> FailBack:
+    moves = drains.DrainSpec(hold_budget_ms=BUDGET_MS, cuts_at_most=50)
+    spec = fail_backs.FailBackSpec(cluster="c2", strays=strays, moves=moves)
+    request = fail_backs.StartFailBackRequest(spec=spec, request_id=str(uuid.uuid4()))
+    return await asked(mesh, "StartFailBack", request)
+
+
+async def ended(mesh: TwoOfEverything) -> FailBack:
+    request = fail_backs.GetFailBackRequest(name=NAME)
+    return await asked(mesh, "GetFailBack", request, lambda found: found.HasField("end_time"))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("strays", ["topic", "append"])
+async def test_a_cluster_gets_its_topics_back_with_each_acknowledged_record_once(
+    postgres: PostgresServer,
+    kafka_c1: KafkaCluster,
+    doomed: KafkaCluster,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    strays: str,
+) -> None:
+    topic = unique_name(f"back-{strays}")
+    policy = {"topic": fail_backs.STRAY_POLICY_TOPIC, "append": fail_backs.STRAY_POLICY_APPEND}[strays]
+    beside: list[str] = []
+    async with mesh_of(postgres, kafka_c1, doomed, topic, tmp_path) as mesh:
+        first, second = (each.address for each in mesh.gateways)
+        reader = Reader(second, f"{topic}.group", [topic])
+        with reader.running():
+            async with writing(topic, first, second) as writers:
+                await stand_by(mesh, topic, bytes_per_second=SLOW)
+                await shown_when(mesh, lambda found: any(each.partitions for each in found.topics))
+                for writer in writers:
+                    await writer.goes_on(RECORDS)
+                doomed.kill()
+                standby = await fail_over(mesh)
+                for writer in writers:
+                    await writer.goes_on(RECORDS)
+                doomed.start()
+                await begin(mesh, policy)
+                end = await ended(mesh)
+                for writer in writers:
+                    await writer.goes_on(RECORDS)
+            stored = {value for writer in writers for value in writer.stored}
+            there = await asyncio.to_thread(read_all, doomed.bootstrap, topic)
+            if strays == "topic":
+                beside = await asyncio.to_thread(read_all, kafka_c1.bootstrap, f"{topic}.strays")
+            await until(lambda: there[-1] in {value for *_, value in reader.read}, "the group reads on", WITHIN_S)
+        [back] = end.topics
+        told = sum(each.strays for each in back.partitions)
+        resent = sum(each.resent for each in back.partitions)
+        print(f"{sum(each.lag_records for each in standby.topics)} lost, {told} strays, {resent} sent again: {end}")
+        assert (end.state, back.state) == (fail_backs.FAIL_BACK_STATE_DONE, fail_backs.FAIL_BACK_TOPIC_STATE_MOVED)
+        assert [writer.faults for writer in writers] == [[], []]
+        assert reader.faults == []
+        assert told > 0
+        once = Counter([*there, *beside])
+        assert {value for value in stored if not once[value]} == set(), "lost"
+        assert {value for value, times in once.items() if times > 1} == set(), "doubled"
+        assert len(beside) == (told if strays == "topic" else 0)
