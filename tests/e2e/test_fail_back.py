@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,12 @@ import grpc
 import grpc.aio
 import pytest
 
-from mesh.rpc import drains, fail_backs, fail_backs_grpc
+from mesh.rpc import drains, fail_backs, fail_backs_grpc, standbys
 from tests.e2e.test_drains import Reader
 from tests.e2e.test_fail_over import (
     RECORDS,
     doomed,
+    ends_of,
     fail_over,
     mesh_of,
     read_all,
@@ -123,3 +127,69 @@ async def test_a_cluster_gets_its_topics_back_with_each_acknowledged_record_once
         assert {value for value in stored if not once[value]} == set(), "lost"
         assert {value for value, times in once.items() if times > 1} == set(), "doubled"
         assert len(beside) == (told if strays == "topic" else 0)
+
+
+@asynccontextmanager
+async def cut_off(mesh: TwoOfEverything) -> AsyncIterator[None]:
+    """Gateway g2 has no router, and goes on to serve by its last table."""
+    async with mesh.without_link("g2-router0"), mesh.without_link("g2-router1"):
+        yield
+
+
+@asynccontextmanager
+async def frozen(mesh: TwoOfEverything) -> AsyncIterator[None]:
+    """Gateway g2 stands still."""
+    os.kill(mesh.gateways[1].pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(mesh.gateways[1].pid, signal.SIGCONT)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("trouble", [cut_off, frozen])
+async def test_records_that_gateways_wrote_to_the_cluster_before_they_heard_of_the_fail_over_come_back(
+    postgres: PostgresServer,
+    kafka_c1: KafkaCluster,
+    doomed: KafkaCluster,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    trouble: Callable[[TwoOfEverything], AbstractAsyncContextManager[None]],
+) -> None:
+    topic = unique_name("fenced")
+    async with mesh_of(postgres, kafka_c1, doomed, topic, tmp_path) as mesh:
+        first, second = (each.address for each in mesh.gateways)
+        async with writing(topic, first, second) as writers:
+            await stand_by(mesh, topic)
+            await shown_when(mesh, lambda found: any(each.HasField("lag") for each in found.topics))
+            for writer in writers:
+                await writer.goes_on(RECORDS)
+            async with trouble(mesh):
+                doomed.kill()
+                failing_over = asyncio.create_task(fail_over(mesh))
+                await shown_when(mesh, lambda found: found.state == standbys.STANDBY_STATE_FAILING_OVER)
+                doomed.start()
+                for writer in writers if trouble is cut_off else writers[:1]:
+                    await writer.goes_on(RECORDS)
+                assert not failing_over.done(), "a fail-over waits for gateways that may still write"
+            await failing_over
+            for writer in writers:
+                await writer.goes_on()
+            before = await asyncio.to_thread(ends_of, doomed.bootstrap, topic)
+            for writer in writers:
+                await writer.goes_on(RECORDS)
+            assert await asyncio.to_thread(ends_of, doomed.bootstrap, topic) == before, "somebody wrote there"
+            await begin(mesh, fail_backs.STRAY_POLICY_TOPIC)
+            end = await ended(mesh)
+        stored = {value for writer in writers for value in writer.stored}
+        there = await asyncio.to_thread(read_all, doomed.bootstrap, topic)
+        beside = await asyncio.to_thread(read_all, kafka_c1.bootstrap, f"{topic}.strays")
+        [back] = end.topics
+        strays = sum(each.strays for each in back.partitions)
+        print(f"{strays} strays, {sum(each.resent for each in back.partitions)} sent again")
+        assert (end.state, back.state) == (fail_backs.FAIL_BACK_STATE_DONE, fail_backs.FAIL_BACK_TOPIC_STATE_MOVED)
+        assert [writer.faults for writer in writers] == [[], []]
+        assert strays == len(beside) >= RECORDS
+        once = Counter([*there, *beside])
+        assert {value for value in stored if not once[value]} == set(), "lost"
+        assert {value for value, times in once.items() if times > 1} == set(), "doubled"

@@ -3,19 +3,18 @@
 Theory of operation
 1. Control looks at no log before every gateway runs the rules of the fail-over. A gateway that is away may still write
    to the cluster that came back: it serves its clients by the last table that it has.
-2. A topic is taken after the other. An event has the part of its log that control looks at; then the strays go to their
-   place (`strays.py`); then an event says that they are there. If the log has grown meanwhile, control looks again.
-3. If the log is no prefix of the log of the clients, an event with the topic's settings comes first. Then control
-   deletes the topic, and makes it again. An empty topic was made again already.
-4. A drain moves the topics that are ready. One transaction begins the drain, and says so.
-5. A control that takes over goes on from the events.
+2. One topic after the other gets ready (`reconciling.py`). An event says each step.
+3. A drain moves the topics that are ready. One transaction begins the drain, and says so.
+4. A control that takes over goes on from the events.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 from google.protobuf.message import Message
@@ -28,46 +27,37 @@ from mesh.topic_logs.batches import ForeignBatchError
 from mesh.topic_logs.brokers import Brokers, CopySetbackError, TooLargeError
 from mesh.topic_logs.pace import Pace
 from services.control.decisions.drains.commands import DrainDecisions
-from services.control.decisions.fail_backs.strays import Found, Look
+from services.control.decisions.fail_backs.reconciling import OpenTransactionError, Reconciling
 from services.control.decisions.members.members import Members
 from services.control.decisions.topic_moves.commands import Batch, TopicMoveDecisions
 from services.control.domain.drains.drains import LEFT as DRAIN_LEFT
 from services.control.domain.drains.drains import completed
 from services.control.domain.errors import Conflict, InvalidField, NotAllowed, Refusal, Unavailable
+from services.control.domain.fail_backs.fail_backs import CANCELLED as FAIL_BACK_CANCELLED
 from services.control.domain.fail_backs.fail_backs import (
-    APPENDED,
-    COPY_ON,
     ENDED,
     LEFT,
     MOVED,
     MOVING,
     READY,
     RECONCILING,
-    RECREATE,
     RECREATING,
-    STRAYS_SUFFIX,
     TOPIC_RECONCILING,
     WAITING,
     WORDS,
-    Ends,
     beginning,
-    changed,
-    closed,
     drain_of,
     end_of,
     get,
     in_events,
     is_open,
     left,
-    looked_at,
     of_state,
     refuse_cut,
     standby_of,
     started,
     with_drain,
-    with_found,
 )
-from services.control.domain.fail_backs.fail_backs import CANCELLED as FAIL_BACK_CANCELLED
 from services.control.domain.members.rollouts import behind
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
@@ -78,27 +68,16 @@ from services.control.upstream.connections import Connections, UnreachableError
 LOOK_EVERY = 0.5
 """Seconds between two checks of the open fail-backs."""
 CLIENT_ID = "mesh.control"
-GONE_WITHIN, GONE_EVERY = 30.0, 0.1
-"""Seconds in which a deleted topic disappears, and between two looks."""
-FOR_EVER = {"retention.ms": "-1"}
-"""Settings of a topic of strays: their times are old, and nobody else has them."""
+TO_DO = (WAITING, TOPIC_RECONCILING, RECREATING)
+"""The states of topics that control is to lead on."""
 
 Answer = Callable[[fail_backs.FailBack], StoredAnswer | None]
 """The answer to store for a request_id, given the fail-back."""
 
 log = structlog.get_logger(__name__)
 ended_total = Counter("kafka_mesh_control_fail_backs_total", "Fail-backs of clusters that have ended.", ["outcome"])
-strays_total = Counter(
-    "kafka_mesh_control_fail_back_strays_total",
-    "Records that only a cluster had that came back, and that are in their place.",
-    ["cluster"],
-)
 open_gauge = Gauge("kafka_mesh_control_fail_backs_open", "Fail-backs of clusters that have not ended.")
 standing_gauge = Gauge("kafka_mesh_control_fail_backs_standing", "Open fail-backs that do not go on.")
-
-
-class OpenTransactionError(RuntimeError):
-    """The log of the cluster that came back has no end yet."""
 
 
 class FailBackDecisions:
@@ -127,8 +106,8 @@ class FailBackDecisions:
         fail_back.name = ""
         fail_back.problem = self._unfenced(fail_back)
         try:
-            async with self._brokers(fail_back.spec.cluster) as here, self._brokers(fail_back.clients_cluster) as there:
-                topics = [await self._planned(here, there, fail_back, each) for each in fail_back.topics]
+            async with self._reconciling(fail_back) as reconciling:
+                topics = [await reconciling.planned(fail_back, each) for each in fail_back.topics]
         except CopySetbackError as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the fail-back can't be planned") from None
         del fail_back.topics[:]
@@ -208,11 +187,10 @@ class FailBackDecisions:
         problem = self._unfenced(fail_back)
         if problem:
             raise Conflict("GATEWAYS_ARE_BEHIND", problem)
-        if of_state(fail_back, WAITING, TOPIC_RECONCILING, RECREATING):
-            async with self._brokers(fail_back.spec.cluster) as here, self._brokers(fail_back.clients_cluster) as there:
-                pace = Pace(fail_back.spec.moves.bytes_per_second)
-                for each in of_state(fail_back, WAITING, TOPIC_RECONCILING, RECREATING):
-                    await self._made_ready(here, there, name, each.topic, pace)
+        if of_state(fail_back, *TO_DO):
+            async with self._reconciling(fail_back) as reconciling:
+                for each in of_state(fail_back, *TO_DO):
+                    await self._made_ready(reconciling, name, each.topic)
         await self._move(get(self._journal.view.fail_backs, name))
 
     def _begun(self, spec: fail_backs.FailBackSpec, caller: Caller) -> fail_backs.FailBack:
@@ -239,131 +217,19 @@ class FailBackDecisions:
             "certain, cancel, and begin again with --without NAME"
         )
 
-    async def _planned(
-        self, here: Brokers, there: Brokers, fail_back: fail_backs.FailBack, topic: fail_backs.FailBackTopic
-    ) -> fail_backs.FailBackTopic:
-        try:
-            ends = await self._ends(here, there, fail_back, topic)
-        except OpenTransactionError as error:
-            return changed(topic, problem=str(error))
-        except NotAllowed as refusal:
-            return left(topic, refusal.message)
-        after = looked_at(topic, ends, self._place(fail_back, topic))
-        after.state = topic.state
-        is_more = any(each.end > each.start for each in after.partitions)
-        after.way = RECREATE if topic.state == RECREATING or is_more else COPY_ON
-        return after
-
-    async def _made_ready(self, here: Brokers, there: Brokers, name: str, topic_name: str, pace: Pace) -> None:
+    async def _made_ready(self, reconciling: Reconciling, name: str, topic_name: str) -> None:
         """Leads one topic from where it is to READY, or leaves it."""
-        try:
-            while True:
-                fail_back = get(self._journal.view.fail_backs, name)
-                [topic] = [each for each in fail_back.topics if each.topic == topic_name]
-                if topic.state == WAITING:
-                    ends = await self._ends(here, there, fail_back, topic)
-                    await self._set(name, looked_at(topic, ends, self._place(fail_back, topic)))
-                elif topic.state == TOPIC_RECONCILING:
-                    await self._set(name, await self._reconciled(here, there, fail_back, topic, pace))
-                elif topic.state == RECREATING:
-                    await self._recreate(here, fail_back, topic)
-                    await self._set(name, _ready(topic))
-                else:
-                    return
-        except (NotAllowed, ForeignBatchError, TooLargeError) as error:
+        while True:
             fail_back = get(self._journal.view.fail_backs, name)
             [topic] = [each for each in fail_back.topics if each.topic == topic_name]
-            await self._set(name, left(topic, str(error)))
-            log.warning("a topic of a fail-back stays", fail_back=name, topic=topic_name, reason=str(error))
-
-    async def _reconciled(
-        self,
-        here: Brokers,
-        there: Brokers,
-        fail_back: fail_backs.FailBack,
-        topic: fail_backs.FailBackTopic,
-        pace: Pace,
-    ) -> fail_backs.FailBackTopic:
-        """The topic when the strays of this look are in their place."""
-        await self._ends(here, there, fail_back, topic)
-        if topic.strays_topic not in ("", topic.clients_topic) and not await there.partitions(topic.strays_topic):
-            new = {topic.strays_topic: (len(topic.partitions), FOR_EVER)}
-            await self._connections.create_topics(self._cluster(fail_back.clients_cluster), new)
-        look = Look(
-            here=here,
-            there=there,
-            topic=topic,
-            producer=f"{fail_back.name} {fail_back.fail_over_time.ToJsonString()} {topic.topic}",
-            failed_over_ms=fail_back.fail_over_time.ToMilliseconds(),
-            with_headers=topic.strays_topic != topic.clients_topic,
-            pace=pace,
-            check=lambda: self._check_open(fail_back.name),
-        )
-        await look.run()
-        after = with_found(topic, {number: (each.strays, each.resent) for number, each in look.found.items()})
-        strays_total.labels(fail_back.spec.cluster).inc(sum(each.strays for each in look.found.values()))
-        after.way = RECREATE if topic.way == RECREATE or not _is_prefix(look.found) else COPY_ON
-        ends = await self._ends(here, there, fail_back, topic)
-        if any(ends[each.partition].cluster != each.end for each in topic.partitions):
-            return looked_at(after, ends, self._place(fail_back, topic))
-        if after.way == COPY_ON:
-            return closed(after, {})
-        own = await self._connections.topic_settings(self._cluster(fail_back.spec.cluster), [topic.cluster_topic])
-        return closed(after, own[topic.cluster_topic])
-
-    async def _ends(
-        self, here: Brokers, there: Brokers, fail_back: fail_backs.FailBack, topic: fail_backs.FailBackTopic
-    ) -> dict[int, Ends]:
-        """The ends of all logs of a topic. NotAllowed: it can't come back."""
-        wanted = [each.partition for each in topic.partitions]
-        cluster, clients = await here.partitions(topic.cluster_topic), await there.partitions(topic.clients_topic)
-        if cluster not in ([], wanted) or clients != wanted:
-            text = (
-                f"topic {topic.topic!r} had {len(wanted)} partitions at the fail-over, and has {len(cluster)} on "
-                f"{here.name!r} and {len(clients)} on {there.name!r}: reconcile it by hand"
-            )
-            raise NotAllowed("OTHER_PARTITIONS", f"topics/{topic.topic}", text)
-        ends = await here.leader_ends(topic.cluster_topic, cluster)
-        stable = await here.stable_ends(topic.cluster_topic, cluster)
-        if ends != stable:
-            raise OpenTransactionError(
-                f"topic {topic.topic!r} on {here.name!r} has an open transaction, or records that replicas lack; the "
-                "transaction ends by its time-out, and control looks again"
-            )
-        committed = await there.stable_ends(topic.clients_topic, clients)
-        place = self._place(fail_back, topic)
-        numbers = await there.partitions(place)
-        if numbers and len(numbers) < len(wanted):
-            text = f"topic {place!r} on {there.name!r} has {len(numbers)} partitions, and strays need {len(wanted)}"
-            raise NotAllowed("OTHER_PARTITIONS", f"topics/{topic.topic}", text)
-        strays = {number: (await there.range(place, number))[1] for number in wanted} if numbers else {}
-        return {number: Ends(ends.get(number, 0), committed[number], strays.get(number, 0)) for number in wanted}
-
-    async def _recreate(self, here: Brokers, fail_back: fail_backs.FailBack, topic: fail_backs.FailBackTopic) -> None:
-        name, cluster = topic.cluster_topic, self._cluster(fail_back.spec.cluster)
-        numbers = await here.partitions(name)
-        if numbers:
-            ends = await here.leader_ends(name, numbers)
-            if not any(ends.values()):  # an earlier control has made it again
+            if topic.state not in TO_DO:
                 return
-            await self._connections.delete_topics(cluster, [name])
-        await self._is_gone(here, name)
-        await self._connections.create_topics(cluster, {name: (len(topic.partitions), dict(topic.settings))})
-        log.info("a topic was made again for its fail-back", fail_back=fail_back.name, topic=topic.topic)
-
-    async def _is_gone(self, here: Brokers, name: str) -> None:
-        """Brokers delete a topic some time after they have said so."""
-        async with asyncio.timeout(GONE_WITHIN):
-            while await here.partitions(name):
-                await asyncio.sleep(GONE_EVERY)
-
-    def _place(self, fail_back: fail_backs.FailBack, topic: fail_backs.FailBackTopic) -> str:
-        """The topic for the strays of a topic. A look goes on with the place that it began with."""
-        if topic.state == TOPIC_RECONCILING and topic.strays_topic:
-            return topic.strays_topic
-        if fail_back.spec.strays == APPENDED:
-            return topic.clients_topic
-        return f"{topic.clients_topic}{STRAYS_SUFFIX}"
+            try:
+                after = await reconciling.step(fail_back, topic)
+            except (NotAllowed, ForeignBatchError, TooLargeError) as error:
+                after = left(topic, str(error))
+                log.warning("a topic of a fail-back stays", fail_back=name, topic=topic_name, reason=str(error))
+            await self._set(name, after)
 
     async def _move(self, fail_back: fail_backs.FailBack) -> None:
         """Begins the drain."""
@@ -442,21 +308,19 @@ class FailBackDecisions:
         if self._journal.why_not_leading:
             raise Conflict("FAIL_BACK_HAS_ENDED", f"{name} goes on at another control: {self._journal.why_not_leading}")
 
-    def _brokers(self, cluster: str) -> Brokers:
-        return Brokers(cluster_to_proto(self._cluster(cluster)).spec, CLIENT_ID)
+    @asynccontextmanager
+    async def _reconciling(self, fail_back: fail_backs.FailBack) -> AsyncIterator[Reconciling]:
+        clusters = self._cluster(fail_back.spec.cluster), self._cluster(fail_back.clients_cluster)
+        async with (
+            Brokers(cluster_to_proto(clusters[0]).spec, CLIENT_ID) as here,
+            Brokers(cluster_to_proto(clusters[1]).spec, CLIENT_ID) as there,
+        ):
+            pace = Pace(fail_back.spec.moves.bytes_per_second)
+            check = partial(self._check_open, fail_back.name)
+            yield Reconciling(here, there, self._connections, clusters, pace, check)
 
     def _cluster(self, name: str) -> UpstreamCluster:
         clusters = self._journal.view.state.effective.clusters
         if name not in clusters:
             raise Unavailable("CLUSTER_UNREACHABLE", f"cluster {name!r} is not registered any more")
         return clusters[name]
-
-
-def _ready(topic: fail_backs.FailBackTopic) -> fail_backs.FailBackTopic:
-    after = changed(topic, state=READY, problem="")
-    after.settings.clear()
-    return after
-
-
-def _is_prefix(found: dict[int, Found]) -> bool:
-    return all(each.is_prefix for each in found.values())

@@ -179,7 +179,7 @@ class _Place:
         if self.look.with_headers:
             place = {PARTITION: str(self.of.partition), OFFSET: str(record.offset), CLUSTER: self.look.here.name}
             body = with_headers(body, {name: value.encode() for name, value in place.items()})
-        if self.size + len(body) > BATCH_BYTES:
+        if self.size + len(body) > min(BATCH_BYTES, self.look.pace.at_once):
             await self.close()
         self.waiting.append((record.time, body))
         self.size += len(body)
