@@ -21,7 +21,7 @@ COPIED, STRAYS = 40, 600
 SLOW = "0.02"
 """Megabytes a second: the strays of a topic take some seconds."""
 SLOWER = "0.005"
-"""The copy of a topic with strays takes 15 s."""
+"""The strays of a topic, and its copy, take 15 s each."""
 RETENTION_MS = "86400000"
 PAUSE = "5s"
 """The machine of the tests is busy: a second may be too short for a cut."""
@@ -109,7 +109,7 @@ def shown_when(movers: Movers, is_so: Callable[[FailBack], bool], what: str) -> 
 
 
 def ended(movers: Movers) -> FailBack:
-    return shown_when(movers, lambda found: "endTime" in found, "ends")
+    return shown_when(movers, lambda found: "end_time" in found, "ends")
 
 
 def retention_of(side: Side, topic: str) -> str:
@@ -172,7 +172,7 @@ def test_a_fail_back_that_was_cancelled_goes_on_with_the_next_one_and_no_stray_i
 ) -> None:
     home, source = sides
     topics = failed_over(movers, sides, doomed, unique_name("cancelled"))
-    movers.told("cluster", "fail-back", "c2", "--strays", "append", "--rate", SLOW)
+    movers.told("cluster", "fail-back", "c2", "--strays", "append", "--rate", SLOWER)
 
     def some_are_there() -> bool:
         return any(each.value and each.value.startswith(b"stray") for each in home.read(topics[0]))

@@ -12,7 +12,7 @@ from mesh.topic_logs.batches import Writer, written_by
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.pace import Pace
 from mesh.topic_logs.records import closed
-from services.control.decisions.fail_backs.strays import CLUSTER, OFFSET, PARTITION, Found, Look
+from services.control.decisions.fail_backs.strays import CLUSTER, OFFSET, PARTITION, Comparison, Found
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.record_rules import FIRST_TIME, WITHIN_S, Copy, Side, ends, two_sides
 
@@ -57,7 +57,7 @@ def end_of(side: Side, topic: str) -> int:
 
 
 def order_of(sides: tuple[Side, Side], topic: str, place: str) -> fail_backs.FailBackTopic:
-    """The part of the log to look at is all that there is now."""
+    """The part of the log to compare is all that there is now."""
     c1, c2 = sides
     partition = fail_backs.FailBackPartition(
         copied_end=COPIED, start=COPIED, end=end_of(c1, topic), clients_end=end_of(c2, topic),
@@ -75,7 +75,7 @@ async def look(
     async with Brokers(c1.spec, "look") as here, Brokers(c2.spec, "look") as there:
         await here.partitions(order.cluster_topic)
         await there.partitions(order.clients_topic)
-        found = Look(
+        found = Comparison(
             here=here, there=there, topic=order, producer=order.topic, failed_over_ms=FIRST_TIME,
             with_headers=order.strays_topic != order.clients_topic, pace=Pace(pace), check=check,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Fail-backs of clusters: the state that follows from events, looks at logs, earlier fail-backs, and the refusals."""
+"""Fail-backs of clusters: the state that follows from events, comparisons of logs, and the refusals."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from services.control.domain.fail_backs.fail_backs import (
     get,
     in_events,
     left,
-    looked_at,
     refuse_cut,
     started,
+    to_compare,
     with_drain,
     with_found,
 )
@@ -164,25 +164,25 @@ def test_unknown_clusters_and_fields_that_control_sets_are_refused_by_name() -> 
 
 
 def test_a_look_begins_where_the_copy_or_the_look_before_ended() -> None:
-    topic = looked_at(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
+    topic = to_compare(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
     [part] = topic.partitions
     assert (topic.state, topic.strays_topic) == (TOPIC_RECONCILING, "a.strays")
     assert (part.start, part.end, part.clients_end, part.strays_start) == (10, 15, 30, 4)
-    again = looked_at(with_found(topic, {0: (5, 1)}), {0: Ends(cluster=18, clients=40, strays=9)}, "a.strays")
+    again = to_compare(with_found(topic, {0: (5, 1)}), {0: Ends(cluster=18, clients=40, strays=9)}, "a.strays")
     [part] = again.partitions
     assert (part.start, part.end, part.clients_end, part.strays_start) == (15, 18, 40, 9)
     assert (part.strays, part.resent) == (5, 1)
 
 
 def test_a_topic_without_a_record_behind_the_copy_needs_no_place_for_strays() -> None:
-    assert looked_at(begun().topics[0], {0: Ends(cluster=10, clients=30, strays=0)}, "a.strays").strays_topic == ""
+    assert to_compare(begun().topics[0], {0: Ends(cluster=10, clients=30, strays=0)}, "a.strays").strays_topic == ""
 
 
 @pytest.mark.parametrize(("way", "state"), [(RECREATE, RECREATING), (COPY_ON, READY)])
 def test_a_log_that_is_no_prefix_is_made_again_with_its_settings(
     way: fail_backs.FailBackWay.ValueType, state: fail_backs.FailBackTopicState.ValueType
 ) -> None:
-    topic = looked_at(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
+    topic = to_compare(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
     after = closed(changed(topic, way=way), {"retention.ms": "1000"} if way == RECREATE else {})
     assert after.state == state
     assert dict(after.settings) == ({"retention.ms": "1000"} if way == RECREATE else {})
@@ -190,7 +190,7 @@ def test_a_log_that_is_no_prefix_is_made_again_with_its_settings(
 
 
 def test_a_fail_back_goes_on_with_the_look_and_the_place_of_one_that_was_cancelled() -> None:
-    look = looked_at(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
+    look = to_compare(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
     spec = fail_backs.FailBackSpec(cluster="c1", strays=APPENDED)
     assert topic_of(begun(ended_with(look), spec=spec), "a") == look
     assert topic_of(begun(ended_with(left(look, "too large")), spec=spec), "a") == look
@@ -199,7 +199,7 @@ def test_a_fail_back_goes_on_with_the_look_and_the_place_of_one_that_was_cancell
 
 
 def test_a_fail_back_looks_anew_at_a_topic_whose_strays_were_in_their_place_and_keeps_their_number() -> None:
-    look = looked_at(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
+    look = to_compare(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
     ready = changed(closed(with_found(look, {0: (5, 2)}), {}), state=READY, way=RECREATE)
     found = topic_of(begun(ended_with(ready)), "a")
     assert (found.state, found.way, found.partitions[0].end) == (WAITING, 0, 0)
@@ -207,7 +207,7 @@ def test_a_fail_back_looks_anew_at_a_topic_whose_strays_were_in_their_place_and_
 
 
 def test_another_fail_over_has_looks_of_its_own() -> None:
-    look = looked_at(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
+    look = to_compare(begun().topics[0], {0: Ends(cluster=15, clients=30, strays=4)}, "a.strays")
     of = standby_of("a")
     of["standbys/c1"].fail_over_time.FromDatetime(datetime(2027, 1, 1, tzinfo=UTC))
     assert topic_of(begun(ended_with(look), of=of), "a").state == WAITING

@@ -1,7 +1,7 @@
 """Commands about fail-backs of clusters, and the loop that leads each open fail-back to its end.
 
 Theory of operation
-1. Control looks at no log before every gateway runs the rules of the fail-over. A gateway that is away may still write
+1. Control compares no log before every gateway runs the rules of the fail-over. A gateway that is away may still write
    to the cluster that came back: it serves its clients by the last table that it has.
 2. One topic after the other gets ready (`reconciling.py`). An event says each step.
 3. A drain moves the topics that are ready. One transaction begins the drain, and says so.

@@ -1,8 +1,8 @@
 """The way of one topic of a fail-back from where it is to READY: strays to their place, and the topic made again.
 
 Theory of operation
-1. An event has the part of the topic's log that control looks at. Then the strays go to their place (`strays.py`), and
-   an event says that they are there. If the log has grown meanwhile, control looks again.
+1. An event has the part of the topic's log that control compares. Then the strays go to their place (`strays.py`), and
+   an event says that they are there. If the log has grown meanwhile, control compares the rest.
 2. If the log is no prefix of the log of the clients, an event with the topic's settings comes first. Then control
    deletes the topic, and makes it again. An empty topic was made again already.
 """
@@ -21,7 +21,7 @@ from mesh.rpc import fail_backs
 from mesh.topic_logs.batches import batches
 from mesh.topic_logs.brokers import READ_UNCOMMITTED, Brokers
 from mesh.topic_logs.pace import Pace
-from services.control.decisions.fail_backs.strays import FETCH_BYTES, Found, Look
+from services.control.decisions.fail_backs.strays import FETCH_BYTES, Comparison, Found
 from services.control.domain.errors import NotAllowed
 from services.control.domain.fail_backs.fail_backs import (
     APPENDED,
@@ -35,7 +35,7 @@ from services.control.domain.fail_backs.fail_backs import (
     changed,
     closed,
     left,
-    looked_at,
+    to_compare,
     with_found,
 )
 from services.control.upstream.connections import Connections
@@ -77,7 +77,7 @@ class Reconciling:
     ) -> fail_backs.FailBackTopic:
         """The topic as it would come back: its way, and the part of its log that may have strays."""
         try:
-            after = await self._looked_at(fail_back, topic)
+            after = await self._to_compare(fail_back, topic)
         except OpenTransactionError as error:
             return changed(topic, problem=str(error))
         except NotAllowed as refusal:
@@ -96,9 +96,9 @@ class Reconciling:
             return after
         if topic.state == TOPIC_RECONCILING:
             return await self._reconciled(fail_back, topic)
-        return await self._looked_at(fail_back, topic)
+        return await self._to_compare(fail_back, topic)
 
-    async def _looked_at(
+    async def _to_compare(
         self, fail_back: fail_backs.FailBack, topic: fail_backs.FailBackTopic
     ) -> fail_backs.FailBackTopic:
         ends = await self._ends(fail_back, topic)
@@ -106,7 +106,7 @@ class Reconciling:
         for each in after.partitions:
             if not each.end:
                 each.copied_end = await self._copied_end(topic.clients_topic, each)
-        return looked_at(after, ends, self._place(fail_back, topic))
+        return to_compare(after, ends, self._place(fail_back, topic))
 
     async def _copied_end(self, topic: str, of: fail_backs.FailBackPartition) -> int:
         """The end of the last records of the copy: the markers of a fail-over come behind it, one for each attempt."""
@@ -130,12 +130,12 @@ class Reconciling:
     async def _reconciled(
         self, fail_back: fail_backs.FailBack, topic: fail_backs.FailBackTopic
     ) -> fail_backs.FailBackTopic:
-        """The topic when the strays of this look are in their place."""
+        """The topic when the strays of this comparison are in their place."""
         await self._ends(fail_back, topic)
         if topic.strays_topic not in ("", topic.clients_topic) and not await self.there.partitions(topic.strays_topic):
             new = {topic.strays_topic: (len(topic.partitions), FOR_EVER)}
             await self.connections.create_topics(self.clusters[1], new)
-        look = Look(
+        comparison = Comparison(
             here=self.here,
             there=self.there,
             topic=topic,
@@ -145,13 +145,13 @@ class Reconciling:
             pace=self.pace,
             check=self.check,
         )
-        await look.run()
-        after = with_found(topic, {number: (each.strays, each.resent) for number, each in look.found.items()})
-        strays_total.labels(fail_back.spec.cluster).inc(sum(each.strays for each in look.found.values()))
-        after.way = RECREATE if topic.way == RECREATE or not _is_prefix(look.found) else COPY_ON
+        await comparison.run()
+        after = with_found(topic, {number: (each.strays, each.resent) for number, each in comparison.found.items()})
+        strays_total.labels(fail_back.spec.cluster).inc(sum(each.strays for each in comparison.found.values()))
+        after.way = RECREATE if topic.way == RECREATE or not _is_prefix(comparison.found) else COPY_ON
         ends = await self._ends(fail_back, topic)
         if any(ends[each.partition].cluster != each.end for each in topic.partitions):
-            return looked_at(after, ends, self._place(fail_back, topic))
+            return to_compare(after, ends, self._place(fail_back, topic))
         if after.way == COPY_ON:
             return closed(after, {})
         own = await self.connections.topic_settings(self.clusters[0], [topic.cluster_topic])
@@ -203,7 +203,7 @@ class Reconciling:
                 await asyncio.sleep(GONE_EVERY)
 
     def _place(self, fail_back: fail_backs.FailBack, topic: fail_backs.FailBackTopic) -> str:
-        """The topic for the strays of a topic. A look goes on with the place that it began with."""
+        """The topic for the strays of a topic. A comparison goes on with the place that it began with."""
         if topic.state == TOPIC_RECONCILING and topic.strays_topic:
             return topic.strays_topic
         if fail_back.spec.strays == APPENDED:

@@ -7,7 +7,8 @@ Theory of operation
    sequence, times and bytes in the log of the clients, so its records are no strays.
 3. One producer writes all strays of a topic; its id follows from the fail-over. A marker of its next epoch comes first:
    the brokers refuse whatever an earlier control still sends. Then control counts the records that this producer has
-   written since the look began, and passes over as many strays: the same part of a log has the same strays each time.
+   written since the comparison began, and passes over as many strays: the same part of a log has the same strays each
+   time.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Record:
 
 @dataclass(slots=True)
 class Found:
-    """What a look at a partition has found."""
+    """The strays of a partition, and what else a comparison has found."""
 
     strays: int = 0
     resent: int = 0
@@ -63,8 +64,8 @@ class Found:
 
 
 @dataclass(slots=True)
-class Look:
-    """A look at one topic. `here`: the cluster that came back; `there`: the cluster of the clients."""
+class Comparison:
+    """The comparison of one topic. `here`: the cluster that came back; `there`: the cluster of the clients."""
 
     here: Brokers
     there: Brokers
@@ -75,7 +76,7 @@ class Look:
     with_headers: bool
     pace: Pace
     check: Callable[[], None]
-    """Raises a refusal when the look is to end."""
+    """Raises a refusal when the comparison is to end."""
     found: dict[int, Found] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -161,7 +162,7 @@ async def records(brokers: Brokers, topic: str, partition: int, start: int, stop
 class _Place:
     """The place for the strays of one partition."""
 
-    look: Look
+    comparison: Comparison
     of: fail_backs.FailBackPartition
     waiting: list[tuple[int, bytes]] = field(default_factory=list)
     size: int = 0
@@ -176,10 +177,10 @@ class _Place:
             self.known -= 1
             return
         body = record.body
-        if self.look.with_headers:
-            place = {PARTITION: str(self.of.partition), OFFSET: str(record.offset), CLUSTER: self.look.here.name}
+        if self.comparison.with_headers:
+            place = {PARTITION: str(self.of.partition), OFFSET: str(record.offset), CLUSTER: self.comparison.here.name}
             body = with_headers(body, {name: value.encode() for name, value in place.items()})
-        if self.size + len(body) > min(BATCH_BYTES, self.look.pace.at_once):
+        if self.size + len(body) > min(BATCH_BYTES, self.comparison.pace.at_once):
             await self.close()
         self.waiting.append((record.time, body))
         self.size += len(body)
@@ -188,17 +189,17 @@ class _Place:
         """Writes those that wait."""
         if not self.waiting:
             return
-        self.look.check()
-        await self.look.pace.take(self.size)
+        self.comparison.check()
+        await self.comparison.pace.take(self.size)
         batch = closed(self.waiting)
-        await self.look.there.produce(self._topic, self.of.partition, written_by(self.writer, batch))
+        await self.comparison.there.produce(self._topic, self.of.partition, written_by(self.writer, batch))
         self.writer = self.writer.after(batch.records)
         self.waiting, self.size = [], 0
 
     async def _open(self) -> None:
-        there, number = self.look.there, self.of.partition
+        there, number = self.comparison.there, self.of.partition
         await there.partitions(self._topic)
-        producer_id = producer_of(self.look.producer)
+        producer_id = producer_of(self.comparison.producer)
         self.writer = (await there.writer(self._topic, number, producer_id)).anew()
         await there.mark(self._topic, number, self.writer, 1)
         _, end = await there.range(self._topic, number)
@@ -215,7 +216,7 @@ class _Place:
 
     @property
     def _topic(self) -> str:
-        return self.look.topic.strays_topic
+        return self.comparison.topic.strays_topic
 
 
 def _key(batch: Batch) -> bytes:

@@ -1,8 +1,8 @@
 """A fail-back of a cluster: its topics with their steps, from events alone.
 
 1. A topic waits, is reconciled (its strays are written to their place), is made again where it has to be, and is ready.
-2. Each look at a topic's log covers a part of it, and the event before the look says which. Both logs only grow. So the
-   same part has the same strays for each control that goes on with the look.
+2. Each comparison covers a part of a topic's log, and the event before it says which. Both logs only grow. So the
+   same part has the same strays for each control that goes on with it.
 3. The topics that are ready move back by one drain. The end of the drain is the end of the fail-back.
 """
 
@@ -157,8 +157,10 @@ def in_events(name: str, topics: Iterable[fail_backs.FailBackTopic]) -> Iterator
         yield events.FailBackTopicsSet(name=name, topics=some)
 
 
-def looked_at(topic: fail_backs.FailBackTopic, ends: Mapping[int, Ends], strays_topic: str) -> fail_backs.FailBackTopic:
-    """The topic as it is when the next look at its log begins. `ends`: by partition."""
+def to_compare(
+    topic: fail_backs.FailBackTopic, ends: Mapping[int, Ends], strays_topic: str
+) -> fail_backs.FailBackTopic:
+    """The topic as it is when the next comparison begins. `ends`: by partition."""
     after = changed(topic, state=TOPIC_RECONCILING, problem="")
     has_more = False
     for each in after.partitions:
@@ -171,7 +173,7 @@ def looked_at(topic: fail_backs.FailBackTopic, ends: Mapping[int, Ends], strays_
 
 
 def with_found(topic: fail_backs.FailBackTopic, found: Mapping[int, tuple[int, int]]) -> fail_backs.FailBackTopic:
-    """The topic with what a look has found. `found`: partition -> strays, and records that were sent again."""
+    """The topic with what a comparison has found. `found`: partition -> strays, and records that were sent again."""
     after = changed(topic)
     for each in after.partitions:
         strays, resent = found[each.partition]
@@ -267,7 +269,7 @@ def _topics(standby: standbys.Standby, earlier: fail_backs.FailBack | None) -> I
         if before is not None and before.state == RECREATING:
             yield before
         elif before is not None and any(partition.end for partition in before.partitions):
-            yield changed(before, state=TOPIC_RECONCILING, problem="")  # the look goes on as it was begun
+            yield changed(before, state=TOPIC_RECONCILING, problem="")  # the comparison goes on as it was begun
         else:
             yield _waiting(each, before)
 
