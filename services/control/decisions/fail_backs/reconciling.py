@@ -117,14 +117,15 @@ class Reconciling:
             while at < of.copied_end:
                 fetched = await self.there.fetch(topic, of.partition, at, FETCH_BYTES, 0, READ_UNCOMMITTED)
                 found = list(batches(fetched.records))
+                copied = [
+                    each.next_offset for each in found if each.base_offset < of.copied_end and not each.is_control
+                ]
+                end = max([end, *copied])
                 if not found:
                     break
-                end = max([end, *(each.next_offset for each in found if not each.is_control)])
                 at = found[-1].next_offset
-                if end >= of.copied_end:
-                    return of.copied_end
             if end >= 0 or first == start:
-                return max(end, first)
+                return min(of.copied_end, max(end, first))
         return first
 
     async def _reconciled(
