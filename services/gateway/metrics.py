@@ -38,8 +38,8 @@ def answered_of(calls: ClientCalls, api_key: int, version: int) -> Answered:
 
 request_gateway_seconds = Histograms(
     "kafka_mesh_gateway_request_gateway_seconds",
-    "Time of an answered request in the gateway: from its start to its answer, without the time upstream. Waits for "
-    "a hold, a pause or a conversion count; a request starts when it has its turn.",
+    "Seconds that the gateway itself spent on an answered request: from its start to its answer, without the time "
+    "upstream. Waits for a hold, a pause or a conversion are part of this time. No metric has the total.",
     "api",
 )
 request_upstream_seconds = Histograms(
@@ -222,7 +222,7 @@ throttled = Counter(
     ["key"],
 )
 throttle_seconds = Counter(
-    "kafka_mesh_gateway_throttle_seconds", "Time that connections have to pause for it.", ["key"]
+    "kafka_mesh_gateway_throttle_seconds", "Time that connections have to pause for a quota.", ["key"]
 )
 throttled_connections = Gauge("kafka_mesh_gateway_throttled_connections", "Connections that pause for a quota.")
 quota_accounts = Gauge(
@@ -230,7 +230,7 @@ quota_accounts = Gauge(
 )
 forgotten_quota_accounts = Counter(
     "kafka_mesh_gateway_forgotten_quota_accounts",
-    "Those that made way, because there are too many: they may use their quota anew.",
+    "Quota accounts that the gateway dropped because there are too many: their users may use the quota anew.",
 )
 upstream_bytes = Counts(
     "kafka_mesh_gateway_upstream_bytes", "Bytes of frames to (out) and from (in) clusters.", ["cluster", "direction"]
@@ -274,8 +274,8 @@ waiting_fetches = Gauge(
 )
 ended_waits = Counts(
     "kafka_mesh_gateway_ended_waits",
-    "Those whose wait at the gateway has ended, by why: over (nothing came, and the gateway has answered), news (of a "
-    "partition: sent to the brokers), lost (a broker is not watched now: sent).",
+    "Fetch requests whose wait at the gateway has ended, by why: over (nothing came, and the gateway has answered), "
+    "news (of a partition: sent to the brokers), lost (a broker is not watched now: sent).",
     ["why"],
 )
 waited_out = ended_waits.labels("over")

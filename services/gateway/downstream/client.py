@@ -202,7 +202,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """Whether this Produce needs no plan, and is on its way."""
         if not self._turns.is_free_for_produce():
             return False
-        produce = self._forwarder.begun(header, frame, now)
+        produce = self._forwarder.forward(header, frame, now)
         if produce is None:
             return False
         self._queue.append(produce)
@@ -214,7 +214,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """The same for a Fetch."""
         if not self._turns.is_free_for_fetch():
             return False
-        fetch = self._fetches.begun(header, frame, now)
+        fetch = self._fetches.place(header, frame, now)
         if fetch is None:
             return False
         self._turns.running = fetch

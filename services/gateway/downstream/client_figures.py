@@ -130,16 +130,18 @@ def _who(session: Session) -> Who:
 
 def _families(shown: dict[Who, Totals], connections: Counter[Who], unnamed: int) -> Iterator[Metric]:
     prefix, more = "kafka_mesh_gateway", f"Clients beyond {MOST_CLIENTS} count as `other`."
-    requests = CounterMetricFamily(
-        f"{prefix}_client_requests", f"Answered requests by who asked. {more}", labels=LABELS
-    )
+    requests = CounterMetricFamily(f"{prefix}_client_requests", f"Answered requests of a client. {more}", labels=LABELS)
     errors = CounterMetricFamily(
-        f"{prefix}_client_errors", "Error codes in these answers, each once for an answer.", labels=LABELS
+        f"{prefix}_client_errors",
+        "Error codes in answers to a client; an answer counts once for each code in it.",
+        labels=LABELS,
     )
     sizes = CounterMetricFamily(
-        f"{prefix}_client_traffic_bytes", "Bytes from (in) and to (out) these clients.", labels=(*LABELS, "direction")
+        f"{prefix}_client_traffic_bytes",
+        "Bytes of frames from (in) and to (out) a client.",
+        labels=(*LABELS, "direction"),
     )
-    opened = GaugeMetricFamily(f"{prefix}_client_open_connections", "Their open connections.", labels=LABELS)
+    opened = GaugeMetricFamily(f"{prefix}_client_open_connections", "Open connections of a client.", labels=LABELS)
     for who, totals in shown.items():
         requests.add_metric(who, totals.requests)
         errors.add_metric(who, totals.errors)

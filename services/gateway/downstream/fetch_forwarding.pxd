@@ -15,7 +15,7 @@ cdef class FetchForwarder:
     cdef public object client, _clusters, _lanes, _loop, _memory, _mesh, _room, _session, _slots, _tables, _timer
 
     @cython.locals(fetch=FetchInFlight)
-    cpdef FetchInFlight begun(self, headers.RequestHeader header, object frame, double now)
+    cpdef FetchInFlight place(self, headers.RequestHeader header, object frame, double now)
 
     cpdef ask(self, FetchInFlight fetch)
 

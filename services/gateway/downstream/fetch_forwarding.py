@@ -119,8 +119,8 @@ class FetchForwarder:
         """When a broker was asked last."""
         self._renewed_after_s = RENEWED_AFTER_S * random.uniform(2 / 3, 4 / 3)
 
-    def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
-        """The request, if it needs no plan: `ask` then sends it to the brokers. None: the request needs its plan."""
+    def place(self, header: headers.RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
+        """Find the leader of each partition; `ask` then sends the request. None if the request needs a plan."""
         return self._placing.placed(self, header, frame, now)
 
     # --- questions to brokers ------------------------------------------------------------------------------------

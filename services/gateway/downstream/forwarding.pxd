@@ -27,13 +27,13 @@ cdef class Forwarder(Following):
     @cython.locals(
         scan=produce.ProduceScan, request=InFlight, way=Way, connection=BrokerConnection,
     )
-    cpdef InFlight begun(self, headers.RequestHeader header, object frame, double now)
+    cpdef InFlight forward(self, headers.RequestHeader header, object frame, double now)
 
     @cython.locals(
         scan=produce.ProduceScan, topic=produce.ProduceTopic, route=Route, first=Route, way=Way, version=Py_ssize_t,
         entries=Py_ssize_t, sent_version=Py_ssize_t, by_id=bint, tenant=object,
     )
-    cpdef Way _found(self, InFlight request, double now)
+    cpdef Way _choose_broker(self, InFlight request, double now)
 
     cpdef bint _overtakes(self, InFlight request, object place) except -1
 

@@ -111,8 +111,8 @@ class Forwarder(Following):
         self._refused = mesh.memory.refusals.waiting
         self._tracing = mesh.tracing
 
-    def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> InFlight | None:
-        """The request, if it needs no plan: it has then been sent. None: the request needs its plan."""
+    def forward(self, header: headers.RequestHeader, frame: memoryview, now: float) -> InFlight | None:
+        """Send the request to its broker and return it; None if the request needs a plan."""
         try:
             scan = produce.scan_produce(frame, header.api_version, header.body_offset, len(frame))
         except WireError:  # its plan reports it
@@ -121,7 +121,7 @@ class Forwarder(Following):
         if kept is None:
             return None
         request = InFlight(self, header, scan, kept)
-        way = self._found(request, now)
+        way = self._choose_broker(request, now)
         if way is None:
             return None
         connection = self._connection(request, way, len(frame), now)
@@ -165,7 +165,7 @@ class Forwarder(Following):
         part.records = topic.records = 0 if batch.is_control else batch.record_count
         topic.record_bytes = batch.end
         request = InFlight(self, header, scan, kept)
-        way = self._found(request, now)
+        way = self._choose_broker(request, now)
         if way is None:
             return None
         connection = self._connection(request, way, size, now)
@@ -184,8 +184,8 @@ class Forwarder(Following):
             connection.begin_passing_on(bytearray().join((start, *pieces[:-1])), memoryview(pieces[-1]), request)
         return request
 
-    def _found(self, request: InFlight, now: float) -> Way | None:
-        """The way of the request, if one broker is to get all of it now; the request then has its routes."""
+    def _choose_broker(self, request: InFlight, now: float) -> Way | None:
+        """The broker that leads every partition of the request, if nothing has to be asked first; notes the routes."""
         scan, version = request.scan, request.version
         if scan.transactional_id is not None or scan.acks == 0:
             return None

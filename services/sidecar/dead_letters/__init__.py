@@ -1,4 +1,5 @@
 """Dead letters: records that a backend could not process, with the reason.
 
-The package writes, lists and redelivers them.
+This package builds dead letters and reads them for operators. The packages `reactive`, `streams`, `jobs` and `api`
+produce them to Kafka.
 """

@@ -30,7 +30,7 @@ class DeadLetters:
             if (letter := self._letter(verdict)) is not None:
                 yield letter
 
-    def written_by(self, settlement: Settlement) -> list[ReplyRecord]:
+    def records_of(self, settlement: Settlement) -> list[ReplyRecord]:
         """All that a settlement writes. If a reply is too large, its record becomes a dead letter."""
         replies = (
             replace(one, smaller=partial(self._instead_of, one, one.of)) if one.of else one

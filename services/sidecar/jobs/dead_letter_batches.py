@@ -114,7 +114,7 @@ class DeadLetterBatches:
             return Batch(len(records), rolled_back=True, last=_position(last_part[0]))
         verdicts = [verdict for settlement in settlements for verdict in settlement.verdicts]
         dead_letters = DeadLetters(group, tools.extension if keeps_failures else "")
-        writes = [write for settlement in settlements for write in dead_letters.written_by(settlement)]
+        writes = [write for settlement in settlements for write in dead_letters.records_of(settlement)]
         await write_all(tools.send, writes, refuse_if_final)
         commits = [Commit(partition, part[-1].offset + 1) for partition, part in parts]
         await _run(thread, lambda: reader.commit(commits))

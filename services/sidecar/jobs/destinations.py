@@ -44,7 +44,7 @@ class Backend:
     async def take(self, records: Sequence[RawRecord]) -> Taken:
         settlement = await self._deliver(records, self._path, self._occasion)
         failures = sum(one.outcome is Outcome.DEAD_LETTER for one in settlement.verdicts)
-        return Taken(self._dead_letters.written_by(settlement), failures, settlement.verdicts)
+        return Taken(self._dead_letters.records_of(settlement), failures, settlement.verdicts)
 
 
 class Topic:

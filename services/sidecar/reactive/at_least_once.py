@@ -55,7 +55,7 @@ class PlainSettler:
                 )
 
         try:
-            await write_all(self._producer.send, self._dead_letters.written_by(settlement), refused)
+            await write_all(self._producer.send, self._dead_letters.records_of(settlement), refused)
         finally:
             for topic in told:
                 self._refused.pop(topic, None)

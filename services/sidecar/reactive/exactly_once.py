@@ -187,7 +187,7 @@ class TransactionalSettler:
         session = self._session
         if session is None:
             raise NotSettledError("there is no session with Kafka")
-        writes = Writes(write for one in together for write in self._dead_letters.written_by(one.settlement))
+        writes = Writes(write for one in together for write in self._dead_letters.records_of(one.settlement))
         offsets = {one.settlement.partition: one.next_offset for one in together}
         try:
             group = await session.group_metadata()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.bench.wire.guards import allowing_the_bench, quotas_without_a_pause
 from tests.bench.wire.programs import NoProgramsError, Programs, programs
 from tests.bench.wire.rig import PLAIN, Rig, Variant, rig
 from tests.bench.wire.sinks import can_have_tls
+from tests.bench.wire.starts import STARTS
 from tests.bench.wire.uncounted import made_in
 from tests.fixtures.collector import collector
 
@@ -57,18 +58,13 @@ def watched_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactor
     """A gateway that counts nothing, beside those that tell of traffic, and trace. A real collector takes the spans."""
     folder = tmp_path_factory.mktemp("watched")
     with collector(folder) as spans:
-
-        def traced(rate: float, environment: Mapping[str, str]) -> Mapping[str, str]:
-            return {"TRACING_ENDPOINT": spans.grpc, "TRACING_RATE": str(rate), **environment}
-
         told = TRAFFIC_TOLD.environment
+        traced = {"TRACING_ENDPOINT": spans.grpc, "TRACING_RATE": "0.01", **told}
         variants = [
-            Variant("counts nothing", {}, sources=made_in(folder / "uncounted")),
-            Variant("as it comes", {}),
-            Variant("tracing at 0%", traced(0, {})),
-            Variant("traffic told", told),
-            Variant("traffic told, tracing at 0%", traced(0, told)),
-            Variant("traffic told, tracing at 1%", traced(0.01, told)),
+            Variant("counts nothing", {}, sources=made_in(folder / "uncounted"), starts=STARTS),
+            Variant("as it comes", {}, starts=STARTS),
+            Variant("traffic told", told, starts=STARTS),
+            Variant("traffic told, tracing at 1%", traced, starts=STARTS),
         ]
         with rig(wire_programs, variants, folder) as made:
             yield made
@@ -79,10 +75,10 @@ def guarded_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactor
     """A gateway without a policy, beside one that enforces ACLs, one with quotas, and one with both."""
     acl_policy, quota_policy = allowing_the_bench(), quotas_without_a_pause()
     variants = [
-        Variant("no policy", {}),
-        Variant("ACLs", {}, policies=Policies(acl_policy)),
-        Variant("quotas", {}, policies=Policies(quota_policy=quota_policy)),
-        Variant("ACLs and quotas", {}, policies=Policies(acl_policy, quota_policy)),
+        Variant("no policy", {}, starts=STARTS),
+        Variant("ACLs", {}, policies=Policies(acl_policy), starts=STARTS),
+        Variant("quotas", {}, policies=Policies(quota_policy=quota_policy), starts=STARTS),
+        Variant("ACLs and quotas", {}, policies=Policies(acl_policy, quota_policy), starts=STARTS),
     ]
     with rig(wire_programs, variants, tmp_path_factory.mktemp("guarded")) as made:
         yield made

@@ -47,6 +47,8 @@ class Variant:
     upstream_tls: bool = False
     sources: Path = ROOT
     policies: Policies = NO_POLICIES
+    starts: int = 1
+    """How many gateways are started with this, each a way by itself."""
 
 
 PLAIN = Variant("gateway", {})
@@ -150,10 +152,12 @@ def rig(programs: Programs, variants: Sequence[Variant], folder: Path) -> Iterat
             made = [stack.enter_context(relay(programs, free_block(1), sinks[0].port, folder))]
             for variant in variants:
                 table = _table(variant, behind_tls if variant.upstream_tls else sinks)
-                home = folder / variant.name.replace(" ", "-").replace(",", "")
-                home.mkdir(exist_ok=True)
                 environment = {key: value.format(sink=sinks[0].address) for key, value in variant.environment.items()}
-                made.append(stack.enter_context(gateway_of(table, home, variant.name, environment, variant.sources)))
+                for start in range(variant.starts):
+                    home = folder / f"{variant.name.replace(' ', '-').replace(',', '')}-{start}"
+                    home.mkdir(exist_ok=True)
+                    started = gateway_of(table, home, variant.name, environment, variant.sources)
+                    made.append(stack.enter_context(started))
         clusters = {process for each in (*sinks, *behind_tls) for process in each.processes}
         yield Rig(programs, client_core, made, sorted(clusters, key=lambda process: process.pid))
 

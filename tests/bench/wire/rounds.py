@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.bench.figures import median, quartiles, ratios, spread
+from tests.bench.figures import median, ratios, spread
 from tests.bench.ways import Way
 from tests.bench.wire.rig import Rig, Run
 from tests.bench.wire.workloads import Workload
@@ -57,19 +57,6 @@ class Result:
                 self._others(one),
                 self._rounds(one),
                 "" if one is relay else str(self.workload.target),
-            ]
-            for one in self.series
-        ]
-
-    def cpu_rows(self) -> list[list[str]]:
-        return [
-            [
-                self.workload.name if one is self.series[0] else "",
-                one.way,
-                quartiles(one.of(lambda run: run.cpu_us_per_request), 1),
-                f"{min(one.of(lambda run: run.cpu_us_per_request)):.2f}",
-                quartiles(self.cpu(one), 3),
-                self._rounds(one),
             ]
             for one in self.series
         ]
@@ -129,7 +116,6 @@ RATE_COLUMNS = (
     "rounds",
     "wanted",
 )
-CPU_COLUMNS = ("workload", "way", "CPU us/request", "lowest", "CPU to the first way", "rounds")
 LATENCY_COLUMNS = (
     "workload",
     "way",

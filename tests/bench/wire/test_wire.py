@@ -17,7 +17,8 @@ from tests.bench.wire import flames
 from tests.bench.wire.baseline import Baseline
 from tests.bench.wire.programs import Programs
 from tests.bench.wire.rig import PLAIN, RULES, Rig, rig
-from tests.bench.wire.rounds import CPU_COLUMNS, LATENCY_COLUMNS, QUIET_CORES, RATE_COLUMNS, Result, take_turns
+from tests.bench.wire.rounds import LATENCY_COLUMNS, QUIET_CORES, RATE_COLUMNS, Result, take_turns
+from tests.bench.wire.starts import CPU_COLUMNS, StartsResult, of_all_starts
 from tests.bench.wire.workloads import (
     AS_FAST_AS_IT_GOES,
     CROWDS,
@@ -34,7 +35,6 @@ NOT_BY_THE_CLOCK = 3600
 """Seconds for a benchmark that hangs; a slow one ends by itself."""
 CROWD_WARM_UP_S = 5
 """Until a crowd is connected and quiet; when its first polls are answered, too, the first wave is through."""
-PARTS_OF_A_ROUND = 4
 PICTURES = Path(__file__).resolve().parents[3] / "build"
 
 pytestmark = pytest.mark.timeout(NOT_BY_THE_CLOCK)
@@ -47,8 +47,8 @@ class Board:
     rates: list[Result] = field(default_factory=list)
     several: list[Result] = field(default_factory=list)
     variants: list[Result] = field(default_factory=list)
-    watched: list[Result] = field(default_factory=list)
-    guarded: list[Result] = field(default_factory=list)
+    watched: list[StartsResult] = field(default_factory=list)
+    guarded: list[StartsResult] = field(default_factory=list)
     latencies: list[Result] = field(default_factory=list)
     crowds: list[list[str]] = field(default_factory=list)
 
@@ -61,13 +61,13 @@ class Board:
         for title, results in by_rates:
             if results:
                 yield Table(title, RATE_COLUMNS, [row for each in results for row in each.rate_rows()], _notes(results))
-        for title, results in (
+        for title, started in (
             ("The wire: what counting and tracing cost", self.watched),
             ("The wire: what ACLs and quotas cost", self.guarded),
         ):
-            if results:
-                rows = [row for each in results for row in each.cpu_rows()]
-                yield Table(title, CPU_COLUMNS, rows, [*_notes(results), WATCHED_NOTE])
+            if started:
+                rows = [row for each in started for row in each.rows()]
+                yield Table(title, CPU_COLUMNS, rows, [*(each.note() for each in started), STARTS_NOTE])
         if self.latencies:
             rows = [row for each in self.latencies for row in each.latency_rows()]
             yield Table("The wire: latency", LATENCY_COLUMNS, rows, [*_notes(self.latencies), LATENCY_NOTE])
@@ -79,7 +79,7 @@ class Board:
 LATENCY_NOTE = (
     "from the time at which a request was meant to leave to its answer; added: to the relay's, in the same round"
 )
-WATCHED_NOTE = "medians and quartiles; a ratio is to the first way in the same round"
+STARTS_NOTE = "medians of rounds in which all starts take turns; means of starts, with their standard error"
 CROWD_NOTE = (
     "one run each, of a gateway that has just started; KiB each: resident memory that came with the connections"
 )
@@ -141,15 +141,12 @@ def test_variants(variants_rig: Rig, board: Board, workload: Workload, rounds: i
 @pytest.mark.parametrize("workload", (W4, W4_1_KIB, W1S), ids=of_name)
 def test_watched(watched_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
     """Counts and traces cost small requests most."""
-    short = seconds / PARTS_OF_A_ROUND  # a rate is no matter here, and what disturbs a short round disturbs all of it
-    board.watched.append(take_turns(watched_rig, watched_rig.ways[1:], workload, rounds * PARTS_OF_A_ROUND, short))
+    board.watched.append(of_all_starts(watched_rig, workload, rounds, seconds))
 
 
 @pytest.mark.parametrize("workload", (W4, W1S), ids=of_name)
 def test_guarded(guarded_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
-    """Rounds as short as those of `test_watched`, for the same reason."""
-    short = seconds / PARTS_OF_A_ROUND
-    board.guarded.append(take_turns(guarded_rig, guarded_rig.ways[1:], workload, rounds * PARTS_OF_A_ROUND, short))
+    board.guarded.append(of_all_starts(guarded_rig, workload, rounds, seconds))
 
 
 @pytest.mark.parametrize("workload", CROWDS, ids=of_name)

@@ -183,7 +183,7 @@ def without_session(frame: bytes, version: int) -> tuple[bytes, int]:
 class Planned(FetchForwarder):
     """Forwards nothing."""
 
-    def begun(self, header: RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
+    def place(self, header: RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
         return None
 
 
@@ -192,8 +192,8 @@ class Counted(FetchForwarder):
 
     forwarded = of_several = doubted = 0
 
-    def begun(self, header: RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
-        found = super().begun(header, frame, now)
+    def place(self, header: RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
+        found = super().place(header, frame, now)
         self.forwarded += found is not None
         self.of_several += found is not None and len(found.parts) > 1
         return found

@@ -238,7 +238,7 @@ class ForwardedPlay(Play):
 
     def _forwarded(self, request: Request, fate: Callable[[], str]) -> Answer | None:
         forwarder = self.forwarder
-        found = forwarder.begun(request.header, request.frame, self.world.now)
+        found = forwarder.place(request.header, request.frame, self.world.now)
         if found is None:
             return None
         self.forwarded += 1

@@ -154,7 +154,7 @@ def answer_in(frame: bytes, version: int) -> ProduceResponse:
 class Planned(Forwarder):
     """Forwards nothing."""
 
-    def begun(self, header: RequestHeader, frame: memoryview, now: float) -> InFlight | None:
+    def forward(self, header: RequestHeader, frame: memoryview, now: float) -> InFlight | None:
         return None
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> InFlight | None:
@@ -166,8 +166,8 @@ class Counted(Forwarder):
 
     whole = in_part = 0
 
-    def begun(self, header: RequestHeader, frame: memoryview, now: float) -> InFlight | None:
-        found = super().begun(header, frame, now)
+    def forward(self, header: RequestHeader, frame: memoryview, now: float) -> InFlight | None:
+        found = super().forward(header, frame, now)
         self.whole += found is not None
         return found
 
