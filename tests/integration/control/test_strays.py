@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mesh.routing import UpstreamCluster
 from mesh.rpc import fail_backs
-from mesh.topic_logs.batches import Writer, written_by
+from mesh.topic_logs.batches import MINTED, Writer, written_by
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.pace import Pace
 from mesh.topic_logs.records import closed
+from services.control.decisions.fail_backs.reconciling import Reconciling
 from services.control.decisions.fail_backs.strays import CLUSTER, OFFSET, PARTITION, Comparison, Found
+from services.control.upstream.connections import Connections
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.record_rules import FIRST_TIME, WITHIN_S, Copy, Side, ends, two_sides
 
@@ -196,3 +199,25 @@ def test_a_log_with_which_the_other_one_begins_has_no_strays(sides: tuple[Side, 
     c1.write(topic, [(0, b"only here")])
     found = looked(sides, order_of(sides, topic, topic))
     assert (found.strays, found.is_prefix) == (1, False)
+
+
+async def test_markers_of_a_fail_over_hide_no_stray(sides: tuple[Side, Side], topic: str) -> None:
+    """Each attempt of a fail-over wrote a marker to the copy, and took the end behind the one before for the copy's."""
+    c1, c2 = sides
+    c1.write(topic, [(0, b"stray")] * 5)
+    writer = Writer(MINTED, 1, 0)
+    async with Brokers(c2.spec, "test") as brokers:
+        await brokers.partitions(topic)
+        for _ in range(3):
+            await brokers.mark(topic, 0, writer, 1)
+            writer = writer.anew()
+    c2.write(topic, [(0, b"newer")] * 5)
+    partition = fail_backs.FailBackPartition(copied_end=COPIED + 2)
+    order = fail_backs.FailBackTopic(topic=topic, cluster_topic=topic, clients_topic=topic, partitions=[partition])
+    clusters = tuple(UpstreamCluster(each.name, (each.bootstrap,), ordinal=n) for n, each in enumerate(sides, 1))
+    async with Brokers(c1.spec, "test") as here, Brokers(c2.spec, "test") as there:
+        reconciling = Reconciling(here, there, Connections(), (clusters[0], clusters[1]), Pace(), lambda: None)
+        [part] = (await reconciling.planned(fail_backs.FailBack(), order)).partitions
+        assert (part.start, part.end, part.clients_end) == (COPIED, COPIED + 5, COPIED + 8)
+        [part] = (await reconciling.step(fail_backs.FailBack(), order)).partitions
+        assert part.start == COPIED
