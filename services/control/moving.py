@@ -67,7 +67,7 @@ class Moving:
         surveys = Surveys(journal, connections, looking)
         drains = DrainDecisions(journal, moves, surveys, progress, own_topics, rules.check_known)
         standbys = StandbyDecisions(journal, rules, connections, progress, own_topics)
-        fail_backs = FailBackDecisions(journal, connections, members, moves, drains)
+        fail_backs = FailBackDecisions(journal, connections, members, moves, drains, rules.check_known)
         rehearsals = RehearsalDecisions(journal, connections, looking, members)
         forks = ForkDecisions(journal, rules, connections, preparation, looking)
         self.services: Sequence[tuple[ModuleType, object]] = (

@@ -62,8 +62,23 @@ def values(name: str, first: int, number: int) -> list[tuple[int, bytes | None]]
     return [(index % 2, f"{name}-{index}".encode().ljust(100, b".")) for index in range(first, first + number)]
 
 
-def failed_over(movers: Movers, sides: tuple[Side, Side], doomed: KafkaCluster, name: str) -> tuple[str, str]:
-    """A topic with strays on c2, and one without, whose cluster has failed over to c1 and is back."""
+def begin_transaction(side: Side, topic: str) -> Any:
+    """A producer whose transaction nobody ends."""
+    producer = side.producer(**{"transactional.id": topic, "transaction.timeout.ms": 5000})
+    producer.init_transactions(WITHIN_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(WITHIN_S)
+    return producer
+
+
+def failed_over(
+    movers: Movers, sides: tuple[Side, Side], doomed: KafkaCluster, name: str, *, with_transaction: bool = False
+) -> tuple[str, str]:
+    """A topic with strays on c2, and one without, whose cluster has failed over to c1 and is back.
+
+    `with_transaction`: the second one has an open transaction when the cluster dies.
+    """
     home, source = sides
     topics = f"{name}-a", f"{name}-b"
     for topic in topics:
@@ -81,7 +96,9 @@ def failed_over(movers: Movers, sides: tuple[Side, Side], doomed: KafkaCluster, 
     wait_until(is_level, "the copies are level", WITHIN_S)
     movers.router.stop()  # and with it the copies
     source.write(topics[0], values("stray", 0, STRAYS))
+    producer = begin_transaction(source, topics[1]) if with_transaction else None
     doomed.kill()
+    del producer
     code, _, error = movers.meshctl("cluster", "fail-over", "c2", "--to", "c1")
     assert code == 0, error
     for topic in topics:
@@ -167,11 +184,11 @@ def test_topics_come_back_while_control_and_the_router_are_killed_again_and_agai
     assert (code != 0, "no standby" in error) == (True, True), error
 
 
-def test_a_fail_back_that_was_cancelled_goes_on_with_the_next_one_and_no_stray_is_there_twice(
+def test_a_fail_back_that_was_cancelled_goes_on_with_the_next_one_and_waits_for_an_open_transaction(
     movers: Movers, sides: tuple[Side, Side], doomed: KafkaCluster, unique_name: Callable[[str], str]
 ) -> None:
     home, source = sides
-    topics = failed_over(movers, sides, doomed, unique_name("cancelled"))
+    topics = failed_over(movers, sides, doomed, unique_name("cancelled"), with_transaction=True)
     movers.told("cluster", "fail-back", "c2", "--strays", "append", "--rate", SLOWER)
 
     def some_are_there() -> bool:
@@ -188,10 +205,15 @@ def test_a_fail_back_that_was_cancelled_goes_on_with_the_next_one_and_no_stray_i
     movers.told("cluster", "fail-back", "c2", "--strays", "topic", "--rate", SLOWER, "--at-once", "1")
     shown_when(movers, lambda found: found["state"] == MOVING, "moves")
     movers.told("cluster", "fail-back", "cancel", "c2")
-    assert ended(movers)["state"] == CANCELLED
+    second = ended(movers)
+    assert second["state"] == CANCELLED
+    ways = {each["topic"]: (each["way"], strays_of(each)) for each in second["topics"]}
+    assert ways == {topics[0]: ("FAIL_BACK_WAY_RECREATE", STRAYS), topics[1]: ("FAIL_BACK_WAY_RECREATE", 0)}
     movers.told("cluster", "fail-back", "c2", "--strays", "append", "--pause-at-most", PAUSE, "--cuts", "50")
     end = ended(movers)
     assert (end["state"], {each["state"] for each in end["topics"]}) == (DONE, {MOVED})
+    ways = {each["topic"]: (each["way"], strays_of(each)) for each in end["topics"]}
+    assert ways == {topics[0]: ("FAIL_BACK_WAY_COPY_ON", STRAYS), topics[1]: ("FAIL_BACK_WAY_COPY_ON", 0)}
     written = [*values("old", 0, COPIED), *values("new", 0, COPIED)]
     for topic in topics:
         strays = values("stray", 0, STRAYS) if topic == topics[0] else []

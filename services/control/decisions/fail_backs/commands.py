@@ -11,7 +11,7 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -90,13 +90,16 @@ class FailBackDecisions:
         members: Members,
         moves: TopicMoveDecisions,
         drains: DrainDecisions,
+        check_members: Callable[[Collection[str]], None],
     ) -> None:
+        """`check_members`: refuses members that control does not know."""
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal
         self._connections = connections
         self._members = members
         self._moves = moves
         self._drains = drains
+        self._check_members = check_members
         self._problems: dict[str, str] = {}
         """Why a fail-back stands."""
 
@@ -187,10 +190,16 @@ class FailBackDecisions:
         problem = self._unfenced(fail_back)
         if problem:
             raise Conflict("GATEWAYS_ARE_BEHIND", problem)
+        waits: Exception | None = None
         if of_state(fail_back, *TO_DO):
             async with self._reconciling(fail_back) as reconciling:
                 for each in of_state(fail_back, *TO_DO):
-                    await self._made_ready(reconciling, name, each.topic)
+                    try:
+                        await self._made_ready(reconciling, name, each.topic)
+                    except (CopySetbackError, OpenTransactionError) as error:  # the other topics need not wait
+                        waits = error
+        if waits is not None:
+            raise waits
         await self._move(get(self._journal.view.fail_backs, name))
 
     def _begun(self, spec: fail_backs.FailBackSpec, caller: Caller) -> fail_backs.FailBack:
@@ -200,6 +209,7 @@ class FailBackDecisions:
             caller.reason, self.clock(),
         )  # fmt: skip
         completed(drain_of(fail_back), view.state.effective.clusters)
+        self._check_members(spec.moves.without_members)
         return fail_back
 
     def _unfenced(self, fail_back: fail_backs.FailBack) -> str:
@@ -235,6 +245,8 @@ class FailBackDecisions:
         """Begins the drain."""
         ready = [each.topic for each in of_state(fail_back, READY)]
         spec, name = drain_of(fail_back), fail_back.name
+        known = self._members.known()  # a gateway that has stopped in order since is not known any more
+        spec.without_members[:] = [each for each in spec.without_members if each in known]
         batch = Batch(
             lambda drain: Draft(name, events.FailBackMoving(name=name, drain=drain)),
             lambda view: view.fail_backs.get(name),
