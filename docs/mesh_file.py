@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -72,6 +73,9 @@ _WHOLE_NUMBERS = {
     FieldDescriptor.CPPTYPE_INT32: {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
     FieldDescriptor.CPPTYPE_INT64: {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
 }
+LENGTH_OF_TIME = r"^-?[0-9]+(\.[0-9]{1,9})?s$"
+_TEXTS = (Timestamp.DESCRIPTOR, Duration.DESCRIPTOR)
+"""Messages that JSON writes as texts."""
 _LARGEST = {2**31 - 1: 32, 2**63 - 1: 64}
 _OF_MOVES = f"{contract.RecordRuleSpec.DESCRIPTOR.full_name}.copy"
 """A move makes such a rule; no file does."""
@@ -225,7 +229,7 @@ def _messages(descriptor: Descriptor) -> Iterator[tuple[str, Schema]]:
     yield descriptor.name, shape
     for field in fields:
         held = field.message_type
-        if held is not None and held is not Timestamp.DESCRIPTOR and not held.GetOptions().map_entry:
+        if held is not None and held not in _TEXTS and not held.GetOptions().map_entry:
             yield from _messages(held)
 
 
@@ -249,6 +253,8 @@ def _shape(field: FieldDescriptor, text: Schema) -> Schema:
 def _one(field: FieldDescriptor, text: Schema) -> Schema:
     if field.message_type is Timestamp.DESCRIPTOR:
         return {"type": "string", "format": "date-time"}
+    if field.message_type is Duration.DESCRIPTOR:
+        return {"type": "string", "pattern": LENGTH_OF_TIME}
     if field.message_type is not None:
         return {"$ref": f"#/definitions/{field.message_type.name}"}
     if field.enum_type is not None:
@@ -331,6 +337,8 @@ def _type(of: Schema) -> str:
             return f"whole number, {lowest} to {highest}"
         case {"type": "boolean"}:
             return "`true` or `false`"
+        case {"pattern": pattern} if pattern == LENGTH_OF_TIME:
+            return "length of time, as `1.5s`"
         case {"format": "date-time"}:
             return "time, as `2026-11-21T20:00:00Z`"
         case {"pattern": pattern}:

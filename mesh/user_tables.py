@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mesh import durations
 from mesh.connection_security import Mechanism
 from mesh.rpc import users as pb
 from mesh.scram import NotAVerifierError, Verifier
@@ -135,7 +136,7 @@ def pages(
             more=start + PAGE < len(rows),
             users=rows[start : start + PAGE],
             decoy_secret=decoy_secret if is_whole else b"",
-            age_ms=int(age_s * 1000),
+            age=durations.of_ms(int(age_s * 1000)),
         )
 
 

@@ -6,7 +6,7 @@ import click
 import grpc
 from click.shell_completion import CompletionItem
 
-from mesh.rpc import admin, pipelines, proposals
+from mesh.rpc import admin, proposals
 from mesh.wording import command_text, rule_text, short
 from meshctl import instances, replays
 from meshctl.connection import Connection
@@ -49,11 +49,10 @@ def member_names(_context: click.Context, _parameter: click.Parameter, incomplet
 def schedule_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Changes that are still to come."""
     try:
-        connection = _connection()
-        found = connection.call(connection.changes.ListScheduledChanges, admin.ListScheduledChangesRequest())
+        found = _connection().all_scheduled_changes()
     except NO_ANSWER:
         return []
-    named = ((short(each.name), command_text(each.command)) for each in found.scheduled_changes)
+    named = ((short(each.name), command_text(each.command)) for each in found)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 
@@ -102,8 +101,7 @@ def sidecar_names(_context: click.Context, _parameter: click.Parameter, incomple
 def pipeline_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Pipelines that run continuous jobs."""
     try:
-        connection = _connection()
-        found = connection.call(connection.pipelines.ListJobs, pipelines.ListJobsRequest()).jobs
+        found = _connection().all_jobs()
     except NO_ANSWER:
         return []
     named = {short(each.pipeline): each.status.job for each in found}

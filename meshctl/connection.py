@@ -26,6 +26,7 @@ from mesh.rpc import (
     lineage_grpc,
     listeners_grpc,
     move_certificates_grpc,
+    pipelines,
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
@@ -153,6 +154,17 @@ class Connection:
         """Every cluster, by ordinal."""
         pages = self.pages(self.clusters.ListClusters, admin.ListClustersRequest(page_size=PAGE_SIZE))
         return [each for page in pages for each in page.clusters]
+
+    def all_jobs(self) -> list[pipelines.ListedJob]:
+        """The jobs of all pipelines that report, by pipeline and name."""
+        pages = self.pages(self.pipelines.ListJobs, pipelines.ListJobsRequest(page_size=PAGE_SIZE))
+        return [each for page in pages for each in page.jobs]
+
+    def all_scheduled_changes(self) -> list[admin.ScheduledChange]:
+        """The changes that are still to come, soonest first."""
+        request = admin.ListScheduledChangesRequest(page_size=PAGE_SIZE)
+        pages = self.pages(self.changes.ListScheduledChanges, request)
+        return [each for page in pages for each in page.scheduled_changes]
 
     def all_rules(self) -> tuple[list[admin.Rule], int]:
         """Every rule in order, and the revision of the set."""

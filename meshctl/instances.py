@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mesh import durations
 from mesh.rpc import events, instances
 from mesh.wording import word
 from meshctl.output import moment
@@ -196,7 +197,7 @@ _COMMANDS: dict[str, Callable[[Any], str]] = {
     "pause": lambda _: "pause",
     "resume": lambda _: "resume",
     "seek": _seek,
-    "drain": lambda drain: f"drain within {drain.timeout_ms / 1000:g} s",
+    "drain": lambda drain: f"drain within {durations.in_s(drain.timeout):g} s",
     "remove": lambda _: "remove",
     "configure": _configure,
     "set_log_levels": lambda said: f"log {', '.join(f'{name} at {said.levels[name]}' for name in sorted(said.levels))}",

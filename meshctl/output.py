@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from mesh import durations
 
 PIPED_WIDTH = 1000  # columns when nobody looks: lines are not folded
 
@@ -47,6 +50,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     for row in rows:
         made.add_row(*(Text(str(cell)) for cell in row))  # Text: what operators wrote is no markup
     return made
+
+
+def length_of(duration: Duration) -> str:
+    """A length of time in milliseconds; "-" for none."""
+    return f"{durations.whole_ms(duration)} ms" if durations.in_ms(duration) else "-"
 
 
 def moment(timestamp: Timestamp) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from mesh import durations
 from mesh.rpc import events, record_rules
 from mesh.wording import word
 
@@ -120,7 +121,7 @@ def details(spec: record_rules.RecordRuleSpec) -> Iterable[tuple[str, str]]:
     else:
         groups = spec.mirror.group_offsets
         if groups.continuous:
-            every = (groups.sync_interval_ms or 10_000) / 1000
+            every = (durations.whole_ms(groups.sync_interval) or 10_000) / 1000
             yield "groups", f"{groups.group_regex or 'all'}, translated every {every:g} s"
         if spec.mirror.HasField("keep_topics_in_step") and not spec.mirror.keep_topics_in_step:
             yield "topics", "are not kept in step"

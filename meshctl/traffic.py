@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from mesh import durations
 from mesh.rpc import traffic
 from meshctl.output import moment
 
@@ -33,8 +34,8 @@ class Dimensions(click.ParamType):
 def cells(figures: traffic.TrafficFigures) -> tuple[str, ...]:
     """Bytes, records, calls, errors, and the latencies; "-" where there are none."""
     latencies = (
-        _milliseconds(getattr(figures, name)) if figures.HasField(name) else "-"
-        for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")
+        _milliseconds(durations.in_ms(getattr(figures, name))) if figures.HasField(name) else "-"
+        for name in ("p50", "p90", "p99", "max")
     )
     numbers = (f"{each:,}" for each in (figures.records, figures.calls, figures.errors))
     return size(figures.bytes), *numbers, *latencies

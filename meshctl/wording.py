@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mesh import durations
 from mesh.acls.words import acl_text, mode_word
 from mesh.listeners.words import change_text as listener_change_text
 from mesh.protection.words import change_text as protection_change_text
@@ -17,7 +18,7 @@ from mesh.tenants.words import change_text as tenant_change_text
 from mesh.validation.words import change_text as rule_change_text
 from mesh.wording import clients_text, command_text, how_text, rule_text, short, word
 from meshctl import instances, record_rules, replays
-from meshctl.output import count, moment
+from meshctl.output import count, length_of, moment
 
 MOST_NAMED = 3
 """ACLs or quotas that the sentence of one event names."""
@@ -187,7 +188,8 @@ def change_lines(response: admin.RuleChangeResponse, *, dry_run: bool) -> list[s
         return [f"nothing to change; revision {response.revision} stays"]
     if dry_run:
         return [*lines, f"checked only, nothing was changed (revision {response.revision})"]
-    held = f", all gateways switched in {response.switch_ms:.0f} ms" if response.switch_ms else ""
+    switched = durations.in_ms(response.switch_duration) > 0
+    held = f", all gateways switched in {length_of(response.switch_duration)}" if switched else ""
     return [*lines, f"revision {response.revision}{held}"]
 
 

@@ -27,7 +27,9 @@ def policy_from_proto(message: stitches.StitchPolicy | None) -> Policy:
 
 def _part_from_proto(message: stitches.LogPart) -> LogPart:
     starts, shifts = (tuple(getattr(each, name) for each in message.partitions) for name in ("start", "shift"))
-    return LogPart(message.cluster_name, message.topic, message.visit, starts, shifts, message.is_past)
+    return LogPart(
+        message.cluster_name, message.topic, message.visit, starts, shifts, message.is_past, message.topic_id
+    )
 
 
 def _part_to_proto(part: LogPart) -> stitches.LogPart:
@@ -36,5 +38,10 @@ def _part_to_proto(part: LogPart) -> stitches.LogPart:
         for start, shift in zip(part.starts, part.shifts, strict=True)
     ]
     return stitches.LogPart(
-        cluster_name=part.cluster, topic=part.topic, visit=part.visit, partitions=partitions, is_past=part.is_past
+        cluster_name=part.cluster,
+        topic=part.topic,
+        visit=part.visit,
+        partitions=partitions,
+        is_past=part.is_past,
+        topic_id=part.topic_id,
     )

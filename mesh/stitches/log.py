@@ -29,6 +29,8 @@ class LogPart:
     """The offset that clients see, less the offset on the cluster; by partition."""
     is_past: bool = False
     """The records are those of the topic that the log is a fork of."""
+    topic_id: bytes = b""
+    """The cluster's id of the topic: one of another id has none of these records. Empty: not known."""
 
     @property
     def stay(self) -> tuple[str, int, str]:

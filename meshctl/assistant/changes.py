@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from google.protobuf.message import Message
 from pydantic import Field
 
+from mesh import durations
 from mesh.rpc import admin, record_rules, replays, routing, topic_moves, topics
 from mesh.wording import edit_text
 from meshctl.assistant.arguments import Cluster, Group, Name, Reason, Text, Topic, named
@@ -293,7 +294,7 @@ def _started(connection: Connection, spec: replays.ReplaySpec, reason: str) -> r
 
 def _start_of(spec: replays.ReplaySpec, reason: str) -> replays.StartReplayRequest:
     return replays.StartReplayRequest(
-        spec=spec, reason=reason, request_id=str(uuid.uuid4()), wait_ms=round(PLAN_SECONDS * 1000)
+        spec=spec, reason=reason, request_id=str(uuid.uuid4()), wait=durations.of_s(PLAN_SECONDS)
     )
 
 

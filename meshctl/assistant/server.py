@@ -25,7 +25,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
-from meshctl.assistant import changes, explaining, policies, policy_changes, questions
+from meshctl.assistant import changes, explaining, motions, policies, policy_changes, questions
 from meshctl.assistant.answers import TooLongError, bounded, clean
 from meshctl.assistant.asking import UNKNOWN, Asking
 from meshctl.assistant.changes import Change, Plan
@@ -42,7 +42,8 @@ QUESTIONS = (
     questions.show_topic, questions.explain_topic, questions.list_groups, questions.show_group,
     questions.show_lineage, explaining.explain_lag, questions.list_rules, questions.history, questions.list_moves,
     questions.list_record_rules, questions.list_replays, questions.show_replay, questions.list_instances,
-    questions.list_proposals, questions.show_proposal,
+    questions.list_proposals, questions.show_proposal, motions.show_topic_parts, motions.list_forks,
+    motions.list_drains, motions.show_drain, motions.show_standby, motions.show_rehearsal,
     policies.list_acls, policies.explain_access, policies.dry_run_acls, policies.list_quotas,
     policies.explain_quotas, policies.list_tenants, policies.explain_tenant, policies.top_traffic,
     policies.audit_calls, policies.audit_records,

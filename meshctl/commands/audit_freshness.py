@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mesh import durations
 from mesh.rpc import audit
 from meshctl.output import count, moment
 
@@ -16,7 +17,7 @@ def said(freshness: audit.AuditFreshness) -> list[str]:
         return sentences
     if not freshness.HasField("complete_until"):
         sentences.append("The table is not complete up to any time yet.")
-    elif freshness.behind_seconds > BEHIND_SECONDS or freshness.problem:
+    elif durations.in_s(freshness.behind) > BEHIND_SECONDS or freshness.problem:
         sentences.append(f"The table is complete up to {moment(freshness.complete_until)}.")
     if freshness.behind_events:
         sentences.append(f"{count(freshness.behind_events, 'event')} were still to be read then.")

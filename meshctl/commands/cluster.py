@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import click
 
+from mesh import durations
 from mesh.rpc import admin, routing
 from meshctl import wording
 from meshctl.cluster_properties import properties_of
@@ -152,7 +153,9 @@ def test(session: Session, name: str | None, bootstrap: list[str]) -> None:
     if session.as_json:
         return
     topics = count(answer.topic_count, "topic")
-    click.echo(f"{label} answered in {answer.latency_ms:.0f} ms: cluster id {found.kafka_cluster_id}, {topics}")
+    click.echo(
+        f"{label} answered in {durations.in_ms(answer.latency):.0f} ms: cluster id {found.kafka_cluster_id}, {topics}"
+    )
     print_table(
         ("BROKER", "ADDRESS"),
         ((each.id, f"{each.host}:{each.port}") for each in found.brokers),

@@ -10,13 +10,14 @@ from typing import Any
 import click
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.rpc import drains as drains_pb
 from mesh.wording import short, word
 from meshctl.completions import cluster_names, member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.following import followed
-from meshctl.output import as_dict, moment, print_json, print_table
+from meshctl.output import as_dict, length_of, moment, print_json, print_table
 from meshctl.session import NameFirst, Session, pass_session
 
 ENDS = (drains_pb.DRAIN_STATE_DONE, drains_pb.DRAIN_STATE_CANCELLED)
@@ -134,7 +135,7 @@ def start(
         at_once=at_once or 0,
         bytes_per_second=round((rate or 0) * MEGABYTE),
         window=window,
-        hold_budget_ms=pause_at_most or 0,
+        hold_budget=durations.of_ms(pause_at_most or 0),
         cuts_at_most=cuts or 0,
         without_members=without,
     )
@@ -294,7 +295,7 @@ def _topic_row(of: drains_pb.DrainTopic) -> tuple[object, ...]:
     return (
         of.topic, word(drains_pb.DrainTopicState, of.state), of.partitions, size,
         of.seconds if of.HasField("seconds") else "-", short(of.move) or "-",
-        of.behind if of.HasField("behind") else "-", f"{of.pause_ms} ms" if of.pause_ms else "-",
+        of.behind if of.HasField("behind") else "-", length_of(of.pause),
         f"{of.records} {'confirmed' if of.confirmed else 'not confirmed'}" if moved else "-", of.problem,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from meshctl.commands.cluster import print_clusters
 from meshctl.commands.instances import print_instances
 from meshctl.commands.record_rule_life import print_record_rules
 from meshctl.connection import Connection
-from meshctl.output import age, count, moment, print_json, print_table
+from meshctl.output import age, count, length_of, moment, print_json, print_table
 from meshctl.reopening import reopened
 from meshctl.session import Command, Session, pass_session
 
@@ -115,7 +115,7 @@ def status(session: Session) -> None:
         (
             (
                 short(each.name), wording.member_kind(each.kind), each.address, each.revision or "-",
-                wording.member_state(each), f"{each.lag_ms:.0f} ms" if each.lag_ms else "-", each.client_count,
+                wording.member_state(each), length_of(each.lag), each.client_count,
                 age(each.last_seen_time), wording.member_note(each),
             )
             for each in found.members

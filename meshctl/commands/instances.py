@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from mesh import durations
 from mesh.rpc import events
 from mesh.rpc import instances as instances_pb
 from mesh.wording import short
@@ -240,7 +241,7 @@ def drain(session: Session, instance: str, within: float, ordering: Ordering) ->
       meshctl instances drain billing.one --reason 'upgrade of the backend'
       meshctl instances drain billing.one --within 120 --wait 0
     """
-    wanted = events.DrainInstance(timeout_ms=max(1, round(within * 1000)))
+    wanted = events.DrainInstance(timeout=durations.of_ms(max(1, round(within * 1000))))
     carry_out(session, _name(instance), events.SidecarCommand(drain=wanted), ordering)
 
 

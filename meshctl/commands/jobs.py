@@ -90,8 +90,7 @@ def accept_loss(session: Session, job: str, topic: str, pipeline: str | None, or
 
 
 def _jobs(session: Session) -> Sequence[pipelines.ListedJob]:
-    connection = session.connect()
-    return connection.call(connection.pipelines.ListJobs, pipelines.ListJobsRequest()).jobs
+    return session.connect().all_jobs()
 
 
 def _who_runs(job: str, found: Sequence[pipelines.ListedJob]) -> str:

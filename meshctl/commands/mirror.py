@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mesh import durations
 from mesh.rpc import record_rules
 from meshctl.commands.record_rule_life import add_common, name_of, print_rule, rule_of
 from meshctl.commands.record_rule_options import (
@@ -210,7 +211,7 @@ def _set(
     if sync_groups is not None:
         mirror.group_offsets.continuous = sync_groups
     if sync_interval is not None:
-        mirror.group_offsets.sync_interval_ms = sync_interval
+        mirror.group_offsets.sync_interval.CopyFrom(durations.of_ms(sync_interval))
     if group_regex is not None:
         mirror.group_offsets.group_regex = group_regex
     if keep_topics_in_step is not None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from mesh import durations
 from mesh.rpc import events
 from mesh.rpc import instances as instances_pb
 from mesh.wording import short
@@ -94,8 +95,8 @@ def _wait_option(usual: float) -> Callable[[F], F]:
 def carry_out(session: Session, target: str, command: events.SidecarCommand, ordering: Ordering) -> None:
     """Gives an order and shows its outcome; an order that failed ends the command with an error."""
     request = instances_pb.PlaceOrderRequest(
-        target=target, command=command, wait_ms=round(ordering.wait * 1000), reason=ordering.reason,
-        expire_ms=max(1, round(ordering.expire * 1000)), request_id=str(uuid.uuid4()),
+        target=target, command=command, wait=durations.of_ms(round(ordering.wait * 1000)), reason=ordering.reason,
+        expire_after=durations.of_ms(max(1, round(ordering.expire * 1000))), request_id=str(uuid.uuid4()),
     )  # fmt: skip
     connection = session.connect()
     order = connection.call(connection.instances.PlaceOrder, request, at_least=ordering.wait + CALL_MARGIN)

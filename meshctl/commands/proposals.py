@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from mesh import durations
 from mesh.rpc import access, grants
 from mesh.rpc import proposals as proposals_pb
 from mesh.wording import approval_rule_text, change_kind_word, proposal_state_word, short
@@ -158,7 +159,7 @@ def policy(session: Session) -> None:
     for number, rule in enumerate(known.rules, start=1):
         click.echo(f"{number}. {approval_rule_text(rule)}")
     click.echo("and changes of roles and of this policy")
-    click.echo(f"proposals expire after {known.expire_after_s or 86_400} s")
+    click.echo(f"proposals expire after {durations.whole_s(known.expire_after) or 86_400} s")
     click.echo(f"programs {'may' if known.automations_may_approve else 'may not'} approve")
     if known.automations:
         click.echo(f"programs, beside those whose tokens say so: {', '.join(known.automations)}")
@@ -196,7 +197,7 @@ def require(session: Session, /, kinds: tuple[str, ...], reason: str, **options:
     if rule not in wanted.rules:
         wanted.rules.append(rule)
     if options["expire_after"]:
-        wanted.expire_after_s = options["expire_after"]
+        wanted.expire_after.CopyFrom(durations.of_s(options["expire_after"]))
     wanted.automations.extend(each for each in options["automations"] if each not in wanted.automations)
     if options["automations_may_approve"] is not None:
         wanted.automations_may_approve = options["automations_may_approve"]

@@ -6,6 +6,7 @@ import uuid
 
 import click
 
+from mesh import durations
 from mesh.rpc import replays as replays_pb
 from meshctl import replays
 from meshctl.commands.replay_watching import follow, tell_end
@@ -25,7 +26,7 @@ def start(session: Session, spec: replays_pb.ReplaySpec, reason: str) -> replays
     connection = session.connect()
     wait = LONGEST_COUNT if spec.dry_run else PLAN_SECONDS
     request = replays_pb.StartReplayRequest(
-        spec=spec, reason=reason, request_id=str(uuid.uuid4()), wait_ms=round(wait * 1000)
+        spec=spec, reason=reason, request_id=str(uuid.uuid4()), wait=durations.of_ms(round(wait * 1000))
     )
     return connection.call(connection.replays.StartReplay, request, at_least=wait + CALL_MARGIN)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from mesh import durations
 from mesh.rpc import admin, events, routing
 from meshctl.clients import client_match, network_error
 from meshctl.completions import cluster_names, member_names, rule_ids
@@ -287,7 +288,9 @@ def change_options(command: F) -> F:
         if canary is not None or canary_on or canary_for is not None:
             options.canary.CopyFrom(
                 events.Canary(
-                    members=canary_on, permille=round(10 * (canary or 100)), try_ms=round(1000 * (canary_for or 0))
+                    members=canary_on,
+                    permille=round(10 * (canary or 100)),
+                    duration=durations.of_ms(round(1000 * (canary_for or 0))),
                 )
             )
         return command(*args, options=options, **kwargs)

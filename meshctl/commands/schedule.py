@@ -36,17 +36,13 @@ def list_scheduled(session: Session) -> None:
       meshctl schedule list
       meshctl schedule list -o json
     """
-    connection = session.connect()
-    found = connection.call(connection.changes.ListScheduledChanges, admin.ListScheduledChangesRequest())
+    found = session.connect().all_scheduled_changes()
     if session.as_json:
-        print_json({"scheduled_changes": [as_dict(each) for each in found.scheduled_changes]})
+        print_json({"scheduled_changes": [as_dict(each) for each in found]})
         return
     print_table(
         ("ID", "WHEN", "WHAT", "BY", "REASON"),
-        (
-            (short(each.name), moment(each.time), command_text(each.command), each.actor, each.reason)
-            for each in found.scheduled_changes
-        ),
+        ((short(each.name), moment(each.time), command_text(each.command), each.actor, each.reason) for each in found),
         empty='Nothing is scheduled. Commands about rules take --at: meshctl rule set ... --at "02:00 UTC"',
     )
 

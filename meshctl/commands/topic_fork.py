@@ -9,8 +9,10 @@ import click
 
 from mesh.rpc import topics as pb
 from meshctl.completions import cluster_names
+from meshctl.connection import Connection
+from meshctl.failures import ExitCode, MeshctlError
 from meshctl.moments import Since
-from meshctl.output import moment, print_json, print_table
+from meshctl.output import count, moment, print_json, print_table
 from meshctl.session import Command, Session, pass_session
 
 LATEST = "latest"
@@ -33,27 +35,36 @@ class End(click.ParamType):
 
 @click.command(cls=Command)
 @click.argument("topic", metavar="TOPIC")
-@click.option("--as", "fork_name", required=True, metavar="NAME", help="The name of the fork.")
+@click.option("--as", "fork_name", metavar="NAME", help="The name of the fork.")
 @click.option(
     "--at",
     type=End(),
-    required=True,
     metavar="PLACE",
     help="The end of the past: latest, an offset, a time, or 2h (ago).",
 )
-@click.option(
-    "--to", "target", required=True, metavar="CLUSTER", shell_complete=cluster_names, help="For the fork's own records."
-)
+@click.option("--to", "target", metavar="CLUSTER", shell_complete=cluster_names, help="For the fork's own records.")
 @click.option(
     "--quota",
     type=click.IntRange(min=1),
     metavar="BYTES",
     help="Bytes of the past that each gateway reads in a second.",
 )
+@click.option("--delete", is_flag=True, help="TOPIC is a fork: delete its own records, its log and its rule.")
+@click.option("--dry-run", is_flag=True, help="With --delete: show what goes and what stays.")
+@click.option("--yes", is_flag=True, help="With --delete: do not ask.")
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
 def fork(
-    session: Session, topic: str, fork_name: str, at: str | int | datetime, target: str, quota: int | None, reason: str
+    session: Session,
+    topic: str,
+    fork_name: str | None,
+    at: str | int | datetime | None,
+    target: str | None,
+    quota: int | None,
+    delete: bool,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
 ) -> None:
     """Make a topic that begins with the records of TOPIC, and has its own from an offset on. Nothing is copied.
 
@@ -63,7 +74,17 @@ def fork(
     Examples:
       meshctl topic fork apples --as apples-staging --at latest --to c2
       meshctl topic fork apples --as apples-repair --at 2026-11-30T02:00:00Z --to c2 --quota 10000000
+      meshctl topic fork apples-repair --delete
     """
+    if delete:
+        if fork_name or at is not None or target or quota:
+            raise click.UsageError("--delete goes with --dry-run, --yes and --reason alone")
+        _delete(session, topic, dry_run=dry_run, yes=yes, reason=reason)
+        return
+    if dry_run or yes:
+        raise click.UsageError("--dry-run and --yes go with --delete")
+    if not fork_name or at is None or not target:
+        raise click.UsageError("name the fork (--as), the end of its past (--at) and its cluster (--to)")
     request = pb.ForkTopicRequest(
         source_topic=topic, topic=fork_name, target_cluster=target, past_bytes_per_second=quota or 0,
         reason=reason, request_id=str(uuid.uuid4()),
@@ -83,6 +104,37 @@ def fork(
     print_table(PARTITIONS, ((each.partition, each.offset) for each in found.partitions), empty="")
 
 
+def _delete(session: Session, topic: str, *, dry_run: bool, yes: bool, reason: str) -> None:
+    """Shows the plan, asks, does it."""
+    if session.as_json and not (dry_run or yes):
+        raise click.UsageError("nobody is asked with -o json: say --yes, or --dry-run for the plan")
+    connection = session.connect()
+    if dry_run or not yes:
+        if not any(each.name == f"topics/{topic}" for each in _all(connection, "").forks):
+            text = f"topic {topic!r} is no fork; `meshctl topic forks` shows all"
+            raise MeshctlError(text, ExitCode.NOT_FOUND, status="NOT_FOUND")
+        request = pb.GetTopicPartsRequest(name=f"topics/{topic}")
+        found = connection.call(connection.topics.GetTopicParts, request)
+        if dry_run and session.as_json:
+            print_json(found)
+            return
+        for part in found.parts:
+            records = sum(each.end - each.start for each in part.partitions)
+            goes = "stays" if part.past_of else "is deleted"
+            where = f"{part.past_of or part.upstream_topic} on {part.cluster}"
+            click.echo(f"- {goes}: topic {where}, {count(records, 'record')} of the fork", err=True)
+        if dry_run:
+            return
+        if not click.confirm(f"Delete the fork {topic}?", err=True):
+            raise MeshctlError("nothing was done", ExitCode.REFUSED, status="CANCELLED")
+    wanted = pb.DeleteTopicForkRequest(name=f"topics/{topic}", reason=reason, request_id=str(uuid.uuid4()))
+    deleted = connection.call(connection.topics.DeleteTopicFork, wanted)
+    if session.as_json:
+        print_json(deleted)
+        return
+    click.echo(f"the fork {topic} of {deleted.source_topic} is deleted; the records of {deleted.source_topic} stay")
+
+
 @click.command(cls=Command)
 @click.option("--of", "source", default="", metavar="TOPIC", help="Only forks of this topic.")
 @pass_session
@@ -93,7 +145,14 @@ def forks(session: Session, source: str) -> None:
     Example:
       meshctl topic forks --of apples
     """
-    connection = session.connect()
+    found = _all(session.connect(), source)
+    if session.as_json:
+        print_json(found)
+        return
+    print_table(COLUMNS, map(_row, found.forks), empty="no topic has a fork")
+
+
+def _all(connection: Connection, source: str) -> pb.ListTopicForksResponse:
     found = pb.ListTopicForksResponse()
     while True:
         request = pb.ListTopicForksRequest(page_size=1000, source_topic=source, page_token=found.next_page_token)
@@ -101,11 +160,7 @@ def forks(session: Session, source: str) -> None:
         found.forks.extend(page.forks)
         found.next_page_token = page.next_page_token
         if not page.next_page_token:
-            break
-    if session.as_json:
-        print_json(found)
-        return
-    print_table(COLUMNS, map(_row, found.forks), empty="no topic has a fork")
+            return found
 
 
 def _row(of: pb.TopicFork) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ import click
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.rpc import move_certificates as certificates_pb
 from mesh.rpc import topic_moves as moves_pb
 from mesh.wording import word
@@ -16,7 +17,7 @@ from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.following import followed
-from meshctl.output import as_dict, moment, print_json, print_table
+from meshctl.output import as_dict, length_of, moment, print_json, print_table
 from meshctl.session import NameFirst, Session, pass_session
 
 STITCH = moves_pb.TOPIC_MOVE_KIND_STITCH
@@ -94,7 +95,7 @@ def start(
         topic=topic,
         target_cluster=target,
         bytes_per_second=rate or 0,
-        hold_budget_ms=budget or 0,
+        hold_budget=durations.of_ms(budget or 0),
         without_members=without,
     )
     _start(session, spec, reason, wait=wait)
@@ -294,7 +295,7 @@ def _tell(session: Session, found: moves_pb.MoveWithRecords) -> None:
         print_json(found)
         return
     way = f"{found.copy.source_cluster} to {found.copy.target_cluster}"
-    pause = f", producers waited {found.pause_ms} ms" if found.pause_ms else ""
+    pause = f", producers waited {length_of(found.pause)}" if durations.whole_ms(found.pause) else ""
     click.echo(f"move {_short(found)} of {found.spec.topic} from {way} is {_state(found)}{pause}")
 
 
@@ -307,7 +308,7 @@ def _tell_certificate(of: moves_pb.TopicMoveCertificate) -> None:
         click.echo()
         positions = ((each.group, each.partition, each.before, each.after) for each in of.positions)
         print_table(("GROUP", "PARTITION", "BEFORE", "AFTER"), positions, empty="")
-    pause = f"; producers waited {of.pause_ms} ms" if of.pause_ms else ""
+    pause = f"; producers waited {length_of(of.pause)}" if durations.whole_ms(of.pause) else ""
     click.echo(f"\n{'confirmed' if of.confirmed else 'not confirmed'} at {moment(of.read_time)}{pause}")
     for each in of.differences:
         click.echo(f"  {each}")
@@ -327,10 +328,9 @@ def _tell_evidence(of: moves_pb.TopicMoveCertificate) -> None:
 
 
 def _row(of: moves_pb.MoveWithRecords) -> tuple[object, ...]:
-    pause = f"{of.pause_ms} ms" if of.pause_ms else "-"
     return (
-        _short(of), of.spec.topic, of.copy.source_cluster, of.copy.target_cluster, _state(of), _behind(of), pause,
-        moment(of.create_time), of.actor, of.problem or of.progress.problem,
+        _short(of), of.spec.topic, of.copy.source_cluster, of.copy.target_cluster, _state(of), _behind(of),
+        length_of(of.pause), moment(of.create_time), of.actor, of.problem or of.progress.problem,
     )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ from mesh.rpc import (
     protection_grpc,
     quotas_grpc,
     record_rules_grpc,
+    rehearsals_grpc,
     replays_grpc,
+    standbys_grpc,
     subscriptions_grpc,
     tenants_grpc,
     topic_moves_grpc,
@@ -69,6 +71,8 @@ class Stubs:
         self.groups = topics_grpc.GroupServiceStub(channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(channel)
         self.drains = drains_grpc.DrainServiceStub(channel)
+        self.standbys = standbys_grpc.StandbyServiceStub(channel)
+        self.rehearsals = rehearsals_grpc.RehearsalServiceStub(channel)
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(channel)
         self.quotas = quotas_grpc.QuotaServiceStub(channel)
         self.listeners = listeners_grpc.ListenerServiceStub(channel)

@@ -12,11 +12,12 @@ import html
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, proposals, replays, topic_moves
-from services.console.control import Caller
+from mesh.rpc import admin, drains, proposals, rehearsals, replays, standbys, topic_moves
+from services.console.control import Caller, Stubs
 from services.console.outcomes import CallError
 
 LOOK_S = 2.0
@@ -57,38 +58,45 @@ async def _proposals(caller: Caller) -> Message:
     return found
 
 
+_ONES: dict[str, tuple[Callable[[Stubs], Any], Callable[[str], Message]]] = {
+    "drain": (lambda stubs: stubs.drains.GetDrain, lambda name: drains.GetDrainRequest(name=f"drains/{name}")),
+    "move": (
+        lambda stubs: stubs.topic_moves.GetTopicMove,
+        lambda name: topic_moves.GetTopicMoveRequest(name=f"topicmoves/{name}"),
+    ),
+    "proposal": (
+        lambda stubs: stubs.approvals.GetProposal,
+        lambda name: proposals.GetProposalRequest(name=f"proposals/{name}"),
+    ),
+    "rehearsal": (
+        lambda stubs: stubs.rehearsals.GetRehearsal,
+        lambda name: rehearsals.GetRehearsalRequest(cluster_name=name),
+    ),
+    "replay": (lambda stubs: stubs.replays.GetReplay, lambda name: replays.GetReplayRequest(name=f"replays/{name}")),
+    "standby": (
+        lambda stubs: stubs.standbys.GetStandby,
+        lambda name: standbys.GetStandbyRequest(name=f"standbys/{name}"),
+    ),
+}
+_LISTS: dict[str, Look] = {
+    "status": _status, "map": _status, "replays": _replays, "moves": _moves, "proposals": _proposals
+}  # fmt: skip
+
+
 def look_at(what: str) -> Look | None:
-    """The names that a page may follow: "status", "map", "moves", "move/NAME", "replays", "replay/NAME", "proposals",
-    "proposal/NAME".
-    """
+    """The names that a page may follow: those of `_LISTS`, and KIND/NAME with a kind of `_ONES`."""
     kind, _, name = what.partition("/")
-    if kind == "replay" and name:
+    if kind not in _ONES or not name:
+        return _LISTS.get(what)
+    method, request = _ONES[kind]
 
-        async def _replay(caller: Caller) -> Message:
-            request = replays.GetReplayRequest(name=f"replays/{name}")
-            found: Message = await caller.call(caller.stubs.replays.GetReplay, request)
-            return found
-
-        return _replay
-    if kind == "move" and name:
-
-        async def _move(caller: Caller) -> Message:
-            request = topic_moves.GetTopicMoveRequest(name=f"topicmoves/{name}")
-            found: topic_moves.MoveWithRecords = await caller.call(caller.stubs.topic_moves.GetTopicMove, request)
+    async def one(caller: Caller) -> Message:
+        found: Message = await caller.call(method(caller.stubs), request(name))
+        if isinstance(found, topic_moves.MoveWithRecords):
             found.progress.ClearField("report_time")
-            return found
+        return found
 
-        return _move
-    if kind == "proposal" and name:
-
-        async def _proposal(caller: Caller) -> Message:
-            request = proposals.GetProposalRequest(name=f"proposals/{name}")
-            found: Message = await caller.call(caller.stubs.approvals.GetProposal, request)
-            return found
-
-        return _proposal
-    looks = {"status": _status, "map": _status, "replays": _replays, "moves": _moves, "proposals": _proposals}
-    return looks.get(what)
+    return one
 
 
 def refresh_of(what: str) -> float:

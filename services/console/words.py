@@ -14,10 +14,11 @@ NONE = "-"
 SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 STEP = 1024
 TONES = {
-    Tone.GOOD: "reachable applied done ok success running reading allow enforce switched stable",
+    Tone.GOOD: "reachable applied done ok success running reading allow enforce switched stable moved following",
     Tone.BAD: "unreachable refused failed failure left_behind breaks deny expired permission_denied dead",
     Tone.WARNING: "held trying paused warning cancelled pending drained draining undecided copying cutting "
-    "waiting ending open withdrawn preparing_rebalance completing_rebalance",
+    "waiting ending open withdrawn moving preparing left preparing_rebalance "
+    "completing_rebalance failing_over failed_over",
 }
 """How words of states look."""
 _TONE_OF = {word: tone for tone, words in TONES.items() for word in words.split()}

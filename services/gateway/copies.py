@@ -48,6 +48,7 @@ MODULES: Final = (
     "downstream.forwarding",
     "downstream.fetch_questions",
     "downstream.fetch_in_flight",
+    "downstream.fetch_passing",
     "downstream.waiting_room",
     "downstream.fetch_placing",
     "downstream.fetch_forwarding",

@@ -13,7 +13,7 @@ import uvloop
 
 from mesh.compression import Codec
 from services.gateway.downstream.conversions import Conversions
-from services.gateway.requests.plan import Convert
+from services.gateway.requests.conversions import Convert
 from services.gateway.wire.legacy.conversion import Stored, batches_of, message_sets_of
 from services.gateway.wire.legacy.message_sets import write_message, write_wrapper
 from services.gateway.wire.legacy.record import Group, Record

@@ -25,6 +25,7 @@ from typing import Any
 
 import pytest
 
+from mesh import durations
 from tests.clients.upstream import Upstream
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
@@ -62,7 +63,7 @@ async def test_the_pause_of_a_move(
                 for writer in run.writers:
                     await writer.goes_on(PROGRESS)
                 moved.extend(writer.waits for writer in run.writers)
-                print(f"{move.pause_ms} ms, {move.cuts_given_up} cuts given up: {move.problem}")
+                print(f"{durations.whole_ms(move.pause)} ms, {move.cuts_given_up} cuts given up: {move.problem}")
             for waits in moved[:: len(names)]:
                 for writer in run.writers:
                     writer.waits = []

@@ -34,8 +34,8 @@ from tests.clients.go.driver import login_command
 from tests.fixtures.certificates import Signed
 
 ANSWER_S = 60.0
-REFUSED_S = 10.0
-"""A client that is refused tries again until then, unless its library gives up before."""
+REFUSED_S = 5.0
+"""A client without a connection does not hear whether it may try again, so it does until then."""
 TOKEN_LIFE_S = 300.0
 NO_GROUP = "none"
 """librdkafka asks for a coordinator, also where it reads without a group."""
@@ -72,6 +72,8 @@ class Door:
     certificate: Signed | None = None
     local: str = ""
     """The client's own address; the clients of Go can choose one."""
+    patience_s: float = ANSWER_S
+    """librdkafka, kafka-python and Java try again until then."""
 
     @property
     def protocol(self) -> str:
@@ -82,15 +84,21 @@ Pass = Callable[[Door, Sequence[str], Sequence[str]], list[str]]
 """Writes the values to each of the topics, which have one partition. Returns all values in the topics. ClientError."""
 
 
+REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+"""librdkafka goes on after these errors, and would hear them again."""
+
+
 def by_librdkafka(door: Door, topics: Sequence[str], values: Sequence[str]) -> list[str]:
     heard: list[KafkaError] = []
     config = of_librdkafka(door) | {"error_cb": heard.append}
-    producer = Producer(config | {"enable.idempotence": True, "message.timeout.ms": int(REFUSED_S * 1000)})
+    producer = Producer(config | {"enable.idempotence": True, "message.timeout.ms": int(door.patience_s * 1000)})
     failures: list[KafkaError] = []
     for topic in topics:
         for value in values:
             producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
-    producer.flush(ANSWER_S)
+    while producer.flush(0.1):  # each record ends by its time-out
+        if any(each.code() in REFUSED for each in heard):
+            producer.purge()
     if failures:
         raise ClientError(f"{failures[0]}; heard: {[each.str() for each in heard]}")
     consumer = Consumer(config | {"group.id": NO_GROUP, "enable.partition.eof": True})
@@ -183,7 +191,7 @@ def by_kafka_python(door: Door, topics: Sequence[str], values: Sequence[str]) ->
         def extensions(self) -> dict[str, str]:
             return {}
 
-    config = _of_python(door) | {"ssl_cafile": str(door.authority), "bootstrap_timeout_ms": int(REFUSED_S * 1000)}
+    config = _of_python(door) | {"ssl_cafile": str(door.authority), "bootstrap_timeout_ms": int(door.patience_s * 1000)}
     if door.certificate is not None:
         config |= {"ssl_certfile": str(door.certificate.certificate), "ssl_keyfile": str(door.certificate.key)}
     if door.kind is Kind.OAUTHBEARER:
@@ -228,7 +236,7 @@ def by_java(door: Door, topics: Sequence[str], values: Sequence[str]) -> list[st
         for topic in topics:
             await tools.run(
                 Tool.CONSOLE_PRODUCER, "--topic", topic, "--command-config", str(config), "--command-property",
-                f"max.block.ms={REFUSED_S * 1000:.0f}", stdin="".join(f"{value}\n" for value in values),
+                f"max.block.ms={door.patience_s * 1000:.0f}", stdin="".join(f"{value}\n" for value in values),
             )  # fmt: skip
             read = await tools.run(
                 Tool.CONSOLE_CONSUMER, "--topic", topic, "--partition", "0", "--offset", "earliest",
@@ -289,9 +297,9 @@ def with_wrong_proof(door: Door, stranger: Signed, strangers: Path) -> Door:
     """The same door for a client that can't come in: each secret is wrong. `strangers`: another authority."""
     match door.kind:
         case Kind.TLS:
-            return replace(door, authority=strangers)
+            return replace(door, authority=strangers, patience_s=REFUSED_S)
         case Kind.MUTUAL_TLS:
-            return replace(door, certificate=stranger)
+            return replace(door, certificate=stranger, patience_s=REFUSED_S)
         case Kind.OAUTHBEARER:
             header, claims, signature = door.secret.split(".")
             forged = ("B" if signature[0] == "A" else "A") + signature[1:]

@@ -80,6 +80,13 @@ async def test_every_question_has_an_answer(mesh: Mesh, readers: Readers) -> Non
             "audit_calls",
         ):  # fmt: skip
             assert await helper.asks(tool), tool
+        assert [each["cluster"] for each in (await helper.asks("show_topic_parts", topic=readers.apples))["parts"]] == [
+            "c1"
+        ]
+        assert not (await helper.asks("list_forks", of=readers.apples)).get("forks")
+        assert "drains" in await helper.asks("list_drains")
+        for tool in ("show_standby", "show_rehearsal"):
+            assert (await helper.is_refused(tool, cluster="c1"))["status"] == "NOT_FOUND"
         assert not (await helper.asks("mesh_status"))["away"]
         gateways = (await helper.asks("list_members", kind="gateway"))["members"]
         assert {each["kind"] for each in gateways} == {"MEMBER_KIND_GATEWAY"}

@@ -18,6 +18,7 @@ import grpc.aio
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from mesh import durations
 from mesh.rpc import drains, drains_grpc
 from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
@@ -130,7 +131,7 @@ async def test_ten_topics_move_under_load_while_the_control_that_leads_is_killed
                 for writer in writers:
                     await writer.goes_on(BEFORE)
                 spec = drains.DrainSpec(
-                    source_cluster="c1", target_cluster="c2", topics=f"{name}*", hold_budget_ms=BUDGET_MS,
+                    source_cluster="c1", target_cluster="c2", topics=f"{name}*", hold_budget=durations.of_ms(BUDGET_MS),
                     cuts_at_most=50,
                 )  # fmt: skip
                 request = drains.StartDrainRequest(spec=spec, request_id=str(uuid.uuid4()))
@@ -152,7 +153,7 @@ async def test_ten_topics_move_under_load_while_the_control_that_leads_is_killed
             for writer in writers:
                 await writer.end()
     by_name = {each.topic: each for each in end.topics}
-    pauses = sorted(by_name[topic].pause_ms for topic in topics)
+    pauses = sorted(durations.whole_ms(by_name[topic].pause) for topic in topics)
     seconds = end.end_time.ToDatetime() - end.create_time.ToDatetime()
     print(f"{TOPICS} topics in {seconds}; pauses of producers: {pauses} ms")
     assert amid.state == drains.DRAIN_STATE_RUNNING

@@ -203,7 +203,7 @@ async def writing(topic: str, *addresses: str) -> AsyncIterator[list[Writer]]:
             await writer.end()
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(400)
 async def test_clients_go_on_at_the_copies_without_a_restart(
     postgres: PostgresServer,
     kafka_c1: KafkaCluster,
@@ -259,7 +259,7 @@ async def test_clients_go_on_at_the_copies_without_a_restart(
         assert [value for *_, value in successor.read] == ["again"]
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(400)
 async def test_nothing_is_lost_where_the_copy_was_level_and_meshctl_orders_and_tells_it(
     postgres: PostgresServer,
     kafka_c1: KafkaCluster,
@@ -305,7 +305,7 @@ async def test_nothing_is_lost_where_the_copy_was_level_and_meshctl_orders_and_t
         assert len(reader.read) == RECORDS - 80 + 1
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(400)
 async def test_the_loss_of_a_copy_that_is_behind_is_told_exactly_and_groups_go_on_at_its_end(
     postgres: PostgresServer,
     kafka_c1: KafkaCluster,

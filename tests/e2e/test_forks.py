@@ -88,3 +88,11 @@ async def test_a_fork_has_the_past_and_its_own_records_while_the_topic_is_writte
     assert [
         each["name"] for each in json.loads(mesh.meshctl("topic", "forks", "--of", topic, "-o", "json").stdout)["forks"]
     ] == [f"topics/{staging}"]
+
+    plan = mesh.meshctl("topic", "fork", staging, "--delete", "--dry-run").stderr
+    assert f"- stays: topic {topic} on c1" in plan
+    assert f"- is deleted: topic {staging} on c2" in plan
+    mesh.meshctl("topic", "fork", staging, "--delete", "--yes")
+    assert json.loads(mesh.meshctl("topic", "forks", "--of", topic, "-o", "json").stdout).get("forks", []) == []
+    left = await Upstream("the mesh", world.bootstrap).read(topic)
+    assert len(left) == len(production), "the topic keeps its records"

@@ -64,7 +64,7 @@ def delete_up_to(bootstrap: str, topic: str, offsets: dict[int, int]) -> None:
 
 def figures(kind: str, moves: Sequence[Move]) -> list[int]:
     """The pauses of the moves in ms, the shortest first."""
-    pauses = sorted(int(move.get("pause_ms", 0)) for move in moves)
+    pauses = sorted(round(1000 * float(move.get("pause", "0s").rstrip("s"))) for move in moves)
     half, most_of_all = pauses[len(pauses) // 2], pauses[len(pauses) * 99 // 100]
     given_up = sum(int(move.get("cuts_given_up", 0)) for move in moves)
     print(f"{kind}: {len(moves)} moves, pause p50 {half} ms, p99 {most_of_all} ms, most {pauses[-1]} ms; ", end="")

@@ -38,7 +38,7 @@ WRONG_RECORD_RULES = [
     "{record_rule_id: a, mirror: {filter: 5}}",
     "{record_rule_id: a, mirror: {transforms: {drop_header: a}}}",
     "{record_rule_id: a, mirror: {transforms: [{drop_header: a, redact_json_field: b}]}}",
-    "{record_rule_id: a, mirror: {group_offsets: {sync_interval_ms: 2147483648}}}",
+    "{record_rule_id: a, mirror: {group_offsets: {sync_interval: 10}}}",
     "{record_rule_id: a, content: {value_format: xml}}",
     "{record_rule_id: a, mirror: {}, start: {earliest: true, latest: true}}",
     "{record_rule_id: a, mirror: {}, start: {offsets: {topic: x, offsets: {zero: 1}}}}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from mesh import durations
 from mesh.judging.records import Record
 from mesh.rpc import admin, replays, topics
 from mesh.rpc.dead_letters import REASONS
@@ -161,7 +162,7 @@ async def plan(ask: Ask) -> Moved:
     """A sidecar counts what would be redriven. It is a replay that delivers nothing; its page has the next step."""
     request = replays.StartReplayRequest(
         spec=_spec(ask), reason=ask.said("reason"), request_id=ask.said("request_id"),
-        wait_ms=round(PLAN_WAIT_S * 1000),
+        wait=durations.of_s(PLAN_WAIT_S),
     )  # fmt: skip
     made = await ask.caller.call(ask.caller.stubs.replays.StartReplay, request, timeout_s=PLAN_TIMEOUT_S)
     return Moved(f"/replays/{short(made.name)}")
@@ -231,7 +232,10 @@ async def redrive(ask: Ask) -> Moved:
         )
     getattr(spec, spec.WhichOneof("destination") or SOURCE).group = ""  # its own: control names it
     started = replays.StartReplayRequest(
-        spec=spec, reason=ask.said("reason"), request_id=ask.said("request_id"), wait_ms=round(PLAN_WAIT_S * 1000)
+        spec=spec,
+        reason=ask.said("reason"),
+        request_id=ask.said("request_id"),
+        wait=durations.of_s(PLAN_WAIT_S),
     )
     made = await ask.caller.call(ask.caller.stubs.replays.StartReplay, started, timeout_s=PLAN_TIMEOUT_S)
     return Moved(f"/replays/{short(made.name)}")

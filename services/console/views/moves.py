@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from mesh import durations
 from mesh.rpc import admin, drains, topic_moves, topics
 from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
+from services.console.views import drains as drains_view
 from services.console.views.rules import cluster_field
 
 OPEN = (
@@ -29,7 +31,8 @@ def state(of: topic_moves.MoveWithRecords) -> Cell:
 def progress(of: topic_moves.MoveWithRecords) -> Cell:
     """How far its copy is, as its router said last."""
     if of.state not in OPEN:
-        return Cell(f"producers waited {of.pause_ms:,} ms" if of.pause_ms else words.NONE)
+        waited = durations.whole_ms(of.pause)
+        return Cell(f"producers waited {waited:,} ms" if waited else words.NONE)
     if of.spec.kind == STITCH:
         return Cell("nothing is copied", tone=Tone.QUIET)
     if not of.HasField("progress"):
@@ -44,18 +47,6 @@ def move_row(of: topic_moves.MoveWithRecords) -> Cells:
     return [
         Cell(name, f"/moves/{name}"), Cell(of.spec.topic, f"/topics/{of.spec.topic}"), of.copy.source_cluster,
         of.copy.target_cluster, state(of), progress(of), words.moment(of.create_time), of.actor,
-    ]  # fmt: skip
-
-
-def drain_row(of: drains.Drain) -> Cells:
-    """A drain of a cluster, with the numbers of its topics."""
-    counts = of.counts
-    topics = counts.waiting + counts.moving + counts.moved + counts.left
-    far = Cell(f"{counts.moved:,} of {topics:,} moved, {counts.left:,} stay", done=counts.moved / max(1, topics))
-    return [
-        short(of.name), of.spec.source_cluster, of.spec.target_cluster,
-        words.toned(word(drains.DrainState, of.state)), far, words.moment(of.create_time), of.actor,
-        of.problem or words.NONE,
     ]  # fmt: skip
 
 
@@ -74,9 +65,9 @@ async def listing(ask: Ask) -> Page:
     parts: list[Part] = [table]
     if drained.drains:
         columns = ("Drain", "From", "To", "State", "How far", "Began", "By", "Note")
-        parts.append(Table("Drains of clusters", columns, list(map(drain_row, drained.drains)), ""))
+        parts.append(Table("Drains of clusters", columns, list(map(drains_view.row, drained.drains)), ""))
     if ask.may_change:
-        parts.append(await move_form(ask, ""))
+        parts += [await move_form(ask, ""), await drains_view.form(ask)]
     lead = "A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch."
     return Page("Moves with records", parts, lead=lead, live="moves")
 
@@ -164,7 +155,7 @@ def _spec(ask: Ask) -> topic_moves.TopicMoveSpec:
     if budget >= 2**31:
         raise wrong("budget", f"{budget} is too large")
     return topic_moves.TopicMoveSpec(
-        topic=topic, target_cluster=target, bytes_per_second=ask.number("rate"), hold_budget_ms=budget,
+        topic=topic, target_cluster=target, bytes_per_second=ask.number("rate"), hold_budget=durations.of_ms(budget),
         kind=STITCH if ask.said("stitch") else topic_moves.TOPIC_MOVE_KIND_COPY,
     )  # fmt: skip
 
@@ -187,7 +178,7 @@ async def check(ask: Ask) -> Page:
         ("Partitions", f"{found.topic.partitions:,}"),
         ("Offsets to copy", "none: old records stay" if spec.kind == STITCH else to_copy),
         ("Bytes a second, at most", words.size(spec.bytes_per_second) if spec.bytes_per_second else "no bound"),
-        ("Producers may wait", f"{spec.hold_budget_ms or 1000:,} ms"),
+        ("Producers may wait", f"{durations.whole_ms(spec.hold_budget) or 1000:,} ms"),
     ]
     parts: list[Part] = [Notice(each, Tone.WARNING) for each in (*found.problems, *explanation.notes)]
     if found.topic.cluster == spec.target_cluster:

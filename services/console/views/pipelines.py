@@ -13,9 +13,12 @@ COLUMNS = ("Job", "Pipeline", "State", "Behind", "Until retention deletes", "Com
 
 
 async def jobs(ask: Ask) -> Page:
-    answer = await ask.caller.call(ask.caller.stubs.pipelines.ListJobs, pipelines.ListJobsRequest())
+    answer = await ask.caller.call(
+        ask.caller.stubs.pipelines.ListJobs, pipelines.ListJobsRequest(page_token=ask.page_token)
+    )
     empty = "No pipeline reports a job. kafka-mesh pipeline serve starts one."
-    parts: list[Part] = [Table("Jobs", COLUMNS, [_row(each) for each in answer.jobs], empty)]
+    more = ask.more(answer.next_page_token)
+    parts: list[Part] = [Table("Jobs", COLUMNS, [_row(each) for each in answer.jobs], empty, more=more)]
     parts += [_apart(each) for each in answer.jobs if each.status.apart]
     return Page("Pipelines", parts, lead=LEAD)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from mesh import durations
 from mesh.rpc import proposals
 from mesh.wording import approval_rule_text, proposal_state_word, short
 from services.console import words
@@ -62,7 +63,9 @@ def _policy(policy: proposals.ApprovalPolicy) -> Part:
         return Notice("No change needs a second person: the policy of approvals is off.")
     rules: list[Cells] = [[approval_rule_text(each)] for each in policy.rules]
     rules.append(["changes of roles and of this policy"])
-    note = f"A proposal expires after {words.count(policy.expire_after_s or USUAL_EXPIRY_S, 'second')}."
+    note = (
+        f"A proposal expires after {words.count(durations.whole_s(policy.expire_after) or USUAL_EXPIRY_S, 'second')}."
+    )
     return Table("Changes that need a second person", ("Changes",), rules, "", note=note)
 
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
+from mesh import durations
 from mesh.rpc import admin
 from mesh.wording import command_text, short
 from services.console import words
 from services.console.asking import Ask, change
 from services.console.parts import Cell, Cells, Facts, Moved, Notice, Page, Part, Table, Tone
 
+MOST_PENDING = 1000
+"""Control takes no more."""
+
 
 async def listing(ask: Ask) -> Page:
     stubs = ask.caller.stubs
     status, answer = await asyncio.gather(
         ask.caller.call(stubs.decisions.GetStatus, admin.GetStatusRequest()),
-        ask.caller.call(stubs.changes.ListScheduledChanges, admin.ListScheduledChangesRequest()),
+        ask.caller.call(
+            stubs.changes.ListScheduledChanges, admin.ListScheduledChangesRequest(page_token=ask.page_token)
+        ),
     )
     rows: list[Cells] = [
         [
@@ -34,7 +40,9 @@ async def listing(ask: Ask) -> Page:
     else:
         why = f": {frozen.reason}" if frozen.reason else ""
         parts.append(Notice(f"{frozen.actor} froze the mesh at {words.moment(frozen.time)}{why}", Tone.WARNING))
-    parts.append(Table("Scheduled changes", ("Change", "When", "What", "By", "Why"), rows, "No change is scheduled."))
+    columns = ("Change", "When", "What", "By", "Why")
+    more = ask.more(answer.next_page_token)
+    parts.append(Table("Scheduled changes", columns, rows, "No change is scheduled.", more=more))
     if ask.may_change:
         if frozen is None:
             parts.append(change("Freeze the mesh", "/freeze", "Refuse changes from now on", tone=Tone.BAD))
@@ -45,7 +53,8 @@ async def listing(ask: Ask) -> Page:
 
 async def one(ask: Ask) -> Page:
     name = ask.parameters["name"]
-    answer = await ask.caller.call(ask.caller.stubs.changes.ListScheduledChanges, admin.ListScheduledChangesRequest())
+    request = admin.ListScheduledChangesRequest(page_size=MOST_PENDING)
+    answer = await ask.caller.call(ask.caller.stubs.changes.ListScheduledChanges, request)
     found = next((each for each in answer.scheduled_changes if each.name == f"schedules/{name}"), None)
     if found is None:
         text = "The change is not scheduled any more: it was made, refused, missed or cancelled."
@@ -55,7 +64,7 @@ async def one(ask: Ask) -> Page:
         [
             ("When", words.moment(found.time)),
             ("What", command_text(found.command)),
-            ("May be late by", words.count(found.may_be_late_s, "second")),
+            ("May be late by", words.count(durations.whole_s(found.may_be_late), "second")),
             ("By", found.actor),
             ("Why", found.reason or words.NONE),
         ],

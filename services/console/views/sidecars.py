@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from mesh import durations
 from mesh.rpc import admin, events, instances
 from mesh.wording import short, word
 from services.console import words
@@ -112,7 +113,7 @@ async def order(ask: Ask) -> Moved:
     if verb not in COMMANDS:
         raise wrong("order", f"{verb!r} is none of {', '.join(COMMANDS)}")
     request = instances.PlaceOrderRequest(
-        target=f"instances/{name}", command=COMMANDS[verb], wait_ms=WAIT_MS, reason=ask.said("reason"),
+        target=f"instances/{name}", command=COMMANDS[verb], wait=durations.of_ms(WAIT_MS), reason=ask.said("reason"),
         request_id=ask.said("request_id"),
     )  # fmt: skip
     await ask.caller.call(ask.caller.stubs.instances.PlaceOrder, request)

@@ -15,6 +15,7 @@ from services.console.views.lineage import of_topic as lineage_of
 from services.console.views.moves import OPEN as MOVING
 from services.console.views.moves import move_form, move_row, readers
 from services.console.views.rules import explained
+from services.console.views.stitches import parts_of
 from services.console.views.traffic import bytes_by_topic, clients_of
 
 ORDERS = {
@@ -101,12 +102,13 @@ async def one(ask: Ask) -> Page:
     """Each figure is of its own call: what one cluster does not say is missing, and the page says so."""
     name = ask.parameters["topic"]
     stubs = ask.caller.stubs
-    explanation, found, clients, past, moves, profile, ways = await asyncio.gather(
+    explanation, found, clients, past, moves, log, profile, ways = await asyncio.gather(
         ask.caller.call(stubs.decisions.Explain, admin.ExplainRequest(topic=name)),
         _found(ask, name),
         clients_of(ask, name),
         _past(ask, name),
         _moves(ask, name),
+        parts_of(ask, name),
         _profile(ask, name),
         lineage_of(ask, name),
     )
@@ -116,7 +118,7 @@ async def one(ask: Ask) -> Page:
         parts.append(Notice(str(found), Tone.WARNING))
     else:
         parts += not_known(found.problems)
-    parts += [*moves, *explained(explanation)]
+    parts += [*moves, *explained(explanation), *log]
     if not isinstance(found, CallError):
         parts += [_owner(found.topic), readers(found)]
     parts += [clients, *ways, *profile]
@@ -130,6 +132,7 @@ async def one(ask: Ask) -> Page:
         Cell("Its records", here("/records", topic=name)),
         Cell("Its lineage", here("/lineage", topic=name)),
         Cell("Its history", here("/history", topic=name)),
+        Cell("Its forks", here("/forks", of=name)),
     ]
     if ask.may_change and not isinstance(found, CallError):
         parts += [*await _move_form(ask, name), _owner_form(name, found.topic.owner)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mesh import durations
 from mesh.rpc import traffic
 from mesh.wording import short
 from services.console import words
@@ -63,7 +64,7 @@ def _named(who: traffic.TrafficFilter, name: str) -> Cell | str:
 
 
 def _figures(of: traffic.TrafficFigures) -> tuple[str, str, str, str, str]:
-    latency = f"{of.p99_ms:.1f} ms" if of.HasField("p99_ms") else words.NONE
+    latency = f"{durations.in_ms(of.p99):.1f} ms" if of.HasField("p99") else words.NONE
     return f"{of.records:,}", words.size(of.bytes), f"{of.calls:,}", f"{of.errors:,}", latency
 
 

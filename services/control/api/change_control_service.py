@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mesh.rpc import admin, admin_grpc, events
-from services.control.api import shapes
+from services.control.api import pages, shapes
 from services.control.api.calls import caller, once, once_with_revision
 from services.control.decisions.answers import stored_response
 from services.control.decisions.change_control.freezing import Freezing
@@ -47,7 +47,9 @@ class ChangeControlService(admin_grpc.ChangeControlServiceServicer):
     ) -> admin.ListScheduledChangesResponse:
         self._journal.require_loaded()
         coming = in_order(self._journal.view.schedules)
-        return admin.ListScheduledChangesResponse(scheduled_changes=[_shape(event) for event in coming])
+        keys = [f"{each.change_scheduled.time.ToNanoseconds():020d} {each.position:020d}" for each in coming]
+        page, token = pages.cut(SCHEDULES, coming, keys, request.page_size, request.page_token)
+        return admin.ListScheduledChangesResponse(scheduled_changes=map(_shape, page), next_page_token=token)
 
     async def CancelScheduledChange(
         self, request: admin.CancelScheduledChangeRequest, context: Any
@@ -68,7 +70,7 @@ def _shape(event: events.Event) -> admin.ScheduledChange:
         name=scheduled.name,
         time=scheduled.time,
         command=scheduled.command,
-        may_be_late_s=scheduled.may_be_late_s,
+        may_be_late=scheduled.may_be_late,
         revision=event.position,
         actor=event.actor,
         reason=event.reason,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from mesh import durations
 from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import admin, admin_grpc, events, routing
 from services.control.api import pages, shapes
@@ -99,7 +100,7 @@ class ClusterService(admin_grpc.ClusterServiceServicer):
         probe = Probe(test.seen is not None, test.reason, test.seen, time.monotonic())
         response = admin.TestClusterResponse(cluster=shapes.seen_cluster(described, probe))
         if test.seen is not None:
-            response.latency_ms = test.seen.latency_ms
+            response.latency.CopyFrom(durations.of_ms(test.seen.latency_ms))
             response.topic_count = sum(not topic.startswith(INTERNAL_PREFIX) for topic in test.topics)
         return response
 

@@ -11,7 +11,7 @@ from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
 from services.control.decisions.drains.commands import Answer, DrainDecisions
 from services.control.domain.drains.drains import DRAINS, counted
-from services.control.domain.sidecars.orders import newest_first
+from services.control.domain.open_and_ended import newest_first
 from services.control.store.drafts import Caller
 from services.control.store.journal import Journal
 
@@ -38,7 +38,7 @@ class DrainService(drains_grpc.DrainServiceServicer):
 
     async def ListDrains(self, request: drains.ListDrainsRequest, context: Any) -> drains.ListDrainsResponse:
         self._journal.require_loaded()
-        found = self._journal.view.drains.newest
+        found = self._journal.view.drains.newest()
         keys = [newest_first(each) for each in found]
         page, token = pages.cut(DRAINS, found, keys, request.page_size, request.page_token)
         answer = drains.ListDrainsResponse(drains=map(counted, page), next_page_token=token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from mesh import durations
 from mesh.instance_names import INSTANCES
 from mesh.rpc import events, instances, instances_grpc
 from services.control.api import pages, shapes
@@ -15,8 +16,9 @@ from services.control.decisions.sidecars.instances import InstanceDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
+from services.control.domain.open_and_ended import newest_first
 from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, incarnation_of
-from services.control.domain.sidecars.orders import ORDERS, newest_first
+from services.control.domain.sidecars.orders import ORDERS
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
 
@@ -86,7 +88,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
             instance=instance,
             status=None if heard is None else heard.status,
             sidecar_alive=self._sidecars.is_alive(instance.sidecar),
-            orders=self._journal.view.orders.newest(request.name)[:MOST_ORDERS_DESCRIBED],
+            orders=self._journal.view.orders.newest_for(request.name)[:MOST_ORDERS_DESCRIBED],
         )
         if heard is not None:
             described.status_time.FromDatetime(heard.time)
@@ -106,16 +108,16 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         self._sidecars.report_subscriptions(sidecar, request.subscriptions)
         next_beat_ms = self._sidecars.next_beat_ms
         if not request.takes_subscriptions:
-            return instances.BeatResponse(next_beat_ms=next_beat_ms)
+            return instances.BeatResponse(next_beat=durations.of_ms(next_beat_ms))
         news = self._subscriptions.news_for(sidecar, request.subscriptions_digest)
-        return instances.BeatResponse(subscriptions=news, next_beat_ms=next_beat_ms)
+        return instances.BeatResponse(subscriptions=news, next_beat=durations.of_ms(next_beat_ms))
 
     async def PlaceOrder(self, request: instances.PlaceOrderRequest, context: Any) -> events.SidecarOrder:
         self._journal.require_loaded()
         who = caller(request, request.request_id, request.reason)
         placing = self._orders.place(request, who, lambda order: stored_response(who, order))
         order = await once(events.SidecarOrder, placing)
-        return await self._orders.following.outcome(order, min(request.wait_ms / 1000, time_left()))
+        return await self._orders.following.outcome(order, min(durations.whole_ms(request.wait) / 1000, time_left()))
 
     async def GetOrder(self, request: instances.GetOrderRequest, context: Any) -> events.SidecarOrder:
         self._journal.require_loaded()
@@ -124,7 +126,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
 
     async def ListOrders(self, request: instances.ListOrdersRequest, context: Any) -> instances.ListOrdersResponse:
         self._journal.require_loaded()
-        found = self._journal.view.orders.newest(request.target, open_only=request.open_only)
+        found = self._journal.view.orders.newest_for(request.target, open_only=request.open_only)
         listing = f"orders {request.target} {request.open_only}"
         page, token = pages.cut(
             listing, found, [newest_first(each) for each in found], request.page_size, request.page_token

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from mesh import durations
 from mesh.rpc import discovery, discovery_grpc, quotas
 from services.control.decisions.members.members import Members
 from services.control.decisions.records.progress import RecordProgress
@@ -28,7 +29,7 @@ class MemberReportService(discovery_grpc.MemberReportServiceServicer):
         self, request_iterator: AsyncIterator[discovery.RouterReport], context: Any
     ) -> AsyncIterator[discovery.RouterOrder]:
         self._journal.require_leading()  # and with each report: the control that decides has to hear every gateway
-        yield discovery.RouterOrder(hold_ms=self._hold_ms)
+        yield discovery.RouterOrder(hold_timeout=durations.of_ms(self._hold_ms))
         stream, name = object(), ""
         divided: dict[str, quotas.QuotaParts] = {}
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mesh.rpc import pipelines, pipelines_grpc
+from services.control.api import pages
 from services.control.decisions.members.pipelines import Pipelines
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict
@@ -32,4 +33,7 @@ class PipelineService(pipelines_grpc.PipelineServiceServicer):
 
     async def ListJobs(self, request: pipelines.ListJobsRequest, context: Any) -> pipelines.ListJobsResponse:
         self._journal.require_leading()
-        return pipelines.ListJobsResponse(jobs=self._told.jobs())
+        found = self._told.jobs()
+        keys = [f"{each.pipeline} {each.status.job}" for each in found]
+        page, token = pages.cut("jobs", found, keys, request.page_size, request.page_token)
+        return pipelines.ListJobsResponse(jobs=page, next_page_token=token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from mesh import durations
 from mesh.rpc import replays, replays_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once, time_left
@@ -12,11 +13,11 @@ from services.control.decisions.answers import stored_response
 from services.control.decisions.members.members import short
 from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.domain.errors import InvalidField
+from services.control.domain.open_and_ended import newest_first
 from services.control.domain.replays.assignment import MAX_RUNNING, USUAL_DESTINATIONS, Candidate
 from services.control.domain.replays.replays import REPLAYS
 from services.control.domain.sidecars.incarnations import incarnation_of
 from services.control.domain.sidecars.instances import LONGEST_NAME, NUL
-from services.control.domain.sidecars.orders import newest_first
 from services.control.store.journal import Journal
 
 USUAL_WAIT_MS = 5_000
@@ -36,15 +37,16 @@ class ReplayService(replays_grpc.ReplayServiceServicer):
 
     async def StartReplay(self, request: replays.StartReplayRequest, context: Any) -> replays.Replay:
         self._journal.require_loaded()
-        if not 0 <= request.wait_ms <= LONGEST_WAIT_MS:
-            text = f"{request.wait_ms} is not from 0 to {LONGEST_WAIT_MS}; 0 means {USUAL_WAIT_MS}"
-            raise InvalidField("wait_ms", text)
+        wait_ms = durations.whole_ms(request.wait)
+        if not 0 <= wait_ms <= LONGEST_WAIT_MS:
+            text = f"{wait_ms} ms is not from 0 to {LONGEST_WAIT_MS} ms; 0 means {USUAL_WAIT_MS} ms"
+            raise InvalidField("wait", text)
         who = caller(request, request.request_id, request.reason)
         starting = self._decisions.start(request, who, lambda replay: stored_response(who, replay))
         replay = await once(replays.Replay, starting)
         if not replay.name:
             return replay
-        wait = min((request.wait_ms or USUAL_WAIT_MS) / 1000, time_left())
+        wait = min((wait_ms or USUAL_WAIT_MS) / 1000, time_left())
         return await self._progress.with_plan(replay.name, wait)
 
     async def GetReplay(self, request: replays.GetReplayRequest, context: Any) -> replays.Replay:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC
 
+from mesh import durations
 from mesh.record_rules import RecordRule
 from mesh.routing import MAX_NAME, ForwardingRule
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto, rule_to_proto
@@ -92,7 +93,7 @@ def change(result: RuleChange) -> admin.RuleChangeResponse:
         rules=[_rule(result.view, place, rule) for place, rule in result.decision.changed],
         removed=[f"rules/{rule_id}" for rule_id in result.decision.removed_ids],
         moves=[topic_move(each) for each in result.moving.moves],
-        switch_ms=result.switch_ms,
+        switch_duration=durations.of_ms(result.switch_ms),
         created_topics=[move.target.upstream_topic for move in result.moving.absent if move.target is not None],
         effects=[_effect(each) for each in result.moving.effects],
         warnings=result.warnings,

@@ -10,7 +10,7 @@ from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
-from services.control.domain.sidecars.orders import newest_first
+from services.control.domain.open_and_ended import newest_first
 from services.control.domain.topic_moves.moves import TOPIC_MOVES
 from services.control.store.journal import Journal
 

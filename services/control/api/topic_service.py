@@ -105,6 +105,14 @@ class TopicService(topics_grpc.TopicServiceServicer):
         forking = self._forks.fork(request, who, lambda fork: stored_response(who, fork))
         return await once(topics.TopicFork, forking)
 
+    async def DeleteTopicFork(self, request: topics.DeleteTopicForkRequest, context: Any) -> topics.TopicFork:
+        self._journal.require_loaded()
+        topic = shapes.id_of(TOPICS, request.name)
+        shapes.check_topic(topic)
+        who = caller(request, request.request_id, request.reason)
+        deleting = self._forks.delete(topic, who, lambda fork: stored_response(who, fork))
+        return await once(topics.TopicFork, deleting)
+
     async def ListTopicForks(
         self, request: topics.ListTopicForksRequest, context: Any
     ) -> topics.ListTopicForksResponse:

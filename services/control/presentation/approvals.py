@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from mesh import durations
 from mesh.rpc import events
 from mesh.wording import approval_rule_text, proposal_state_word, short
 
@@ -14,8 +15,8 @@ def policy_set(event: events.Event) -> Iterator[str]:
         yield "no change needs a second person any more"
     for rule in policy.rules:
         yield f"{approval_rule_text(rule)} need a second person"
-    if policy.expire_after_s:
-        yield f"proposals expire after {policy.expire_after_s} s"
+    if durations.whole_s(policy.expire_after):
+        yield f"proposals expire after {durations.whole_s(policy.expire_after)} s"
     if policy.automations:
         yield f"programs are {', '.join(policy.automations)}"
     if policy.automations_may_approve:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from mesh import durations
 from mesh.rpc import drains, events
 from services.control.domain.drains.drains import LEFT, STATES
 
@@ -30,7 +31,8 @@ def _move_ended(event: events.Event) -> str:
     end = event.drain_move_ended
     problem = f": {end.problem}" if end.problem else ""
     verdict = f"confirmed with {end.records} records" if end.confirmed else "not confirmed"
-    return f"{end.name}: topic {end.topic} has moved, {verdict}{problem}; producers waited {end.pause_ms} ms"
+    waited = durations.whole_ms(end.pause)
+    return f"{end.name}: topic {end.topic} has moved, {verdict}{problem}; producers waited {waited} ms"
 
 
 def _paused(event: events.Event) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mesh import durations
 from mesh.instance_names import INSTANCES
 from mesh.rpc import events
 from services.control.domain.sidecars.commands import PIPELINES, SIDECARS
@@ -113,7 +114,7 @@ _COMMANDS: dict[str, Callable[[Any], str]] = {
     "pause": lambda _: "is to pause",
     "resume": lambda _: "is to resume",
     "seek": _seek,
-    "drain": lambda drain: f"is to drain within {drain.timeout_ms / 1000:g} s",
+    "drain": lambda drain: f"is to drain within {durations.in_s(drain.timeout):g} s",
     "remove": lambda _: "is to be removed",
     "configure": _configure,
     "set_log_levels": _levels,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from mesh import durations
 from mesh.rpc import events
 from services.control.domain.topic_moves.moves import WORDS
 
@@ -49,7 +50,7 @@ def _grown(event: events.Event) -> str:
 
 def _ended(event: events.Event) -> str:
     end = event.topic_move_ended
-    pause = f"; producers waited {end.pause_ms} ms" if end.pause_ms else ""
+    pause = f"; producers waited {durations.whole_ms(end.pause)} ms" if durations.whole_ms(end.pause) else ""
     problem = f": {end.problem}" if end.problem else ""
     return f"{end.name} is {WORDS.get(end.state, 'over')}{problem}{pause}"
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, Select, Text, cast, desc, func, select, text, tuple_, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mesh import durations
 from mesh.rpc import traffic
 from services.control.domain.dry_runs.traffic import TopicTraffic
 from services.control.domain.lineage.rates import Rate, Traffic
@@ -31,7 +32,7 @@ MOST_SKETCHES = 100_000
 SKETCHES_AT_ONCE = 2_000
 """At most 6 MB."""
 SKETCH_K = 200
-RANKS = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
+RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 TABLES = {
     Step.MINUTE: pipeline_tables.traffic_minutes,
     Step.HOUR: pipeline_tables.traffic_hours,
@@ -177,7 +178,7 @@ class TrafficTables:
                 records_a_second=row.records / seconds,
                 bytes_a_second=row.bytes / seconds,
                 clients=row.clients,
-                p99_ms=figures.p99_ms if figures.HasField("p99_ms") else None,
+                p99_ms=durations.in_ms(figures.p99) if figures.HasField("p99") else None,
             )
         return answer
 
@@ -251,5 +252,5 @@ def _add_percentiles(figures: traffic.TrafficFigures, sketch: datasketches.kll_f
     if sketch is None or sketch.is_empty():
         return
     for (name, _), value in zip(RANKS.items(), sketch.get_quantiles(list(RANKS.values())), strict=True):
-        setattr(figures, name, value)
-    figures.max_ms = sketch.get_max_value()
+        getattr(figures, name).CopyFrom(durations.of_ms(value))
+    figures.max.CopyFrom(durations.of_ms(sketch.get_max_value()))

@@ -38,7 +38,7 @@ from services.control.upstream.features import finalized_features
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.member_offsets import MemberOffsets
 from services.control.upstream.own_operations import own_operations
-from services.control.upstream.partitions import LivePartition, all_settings, live_partitions
+from services.control.upstream.partitions import LivePartition, all_settings, live_partitions, topic_ids
 from services.control.upstream.references import resolved_all
 from services.control.upstream.topic_settings import effective_settings, own_settings, set_topic_settings
 
@@ -98,6 +98,10 @@ class Connections:
     async def partitions_of(self, cluster: UpstreamCluster, topic: str) -> int | None:
         """The number of partitions that the topic has there now; None when there is no such topic."""
         return await self._call(cluster, lambda client, _: _partitions_of(client, topic))
+
+    async def topic_ids(self, cluster: UpstreamCluster, topics: Collection[str]) -> dict[str, bytes]:
+        """The cluster's ids of those topics that it has; an empty one if it is older than ids."""
+        return await self._call(cluster, lambda client, _: topic_ids(client, topics))
 
     async def topics(self, cluster: UpstreamCluster) -> dict[str, int]:
         """Every topic with its number of partitions, as the cluster knows them now."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as in connections
     AdminClient,
     ConfigResource,
@@ -72,3 +73,19 @@ def all_settings(client: AdminClient, topic: str) -> list[Setting]:
         )
         for name, entry in sorted(asked.result(REQUEST_TIMEOUT).items())
     ]
+
+
+def topic_ids(client: AdminClient, topics: Collection[str]) -> dict[str, bytes]:
+    """The cluster's ids of those topics that it has; an empty one if it is older than ids."""
+    found: dict[str, bytes] = {}
+    asked: Any = client.describe_topics(TopicCollection([*topics]), request_timeout=REQUEST_TIMEOUT) if topics else {}
+    for topic, future in asked.items():
+        try:
+            told = future.result(REQUEST_TIMEOUT).topic_id
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            continue
+        halves = told.get_most_significant_bits(), told.get_least_significant_bits()
+        found[topic] = b"".join(half.to_bytes(8, "big", signed=True) for half in halves) if any(halves) else b""
+    return found

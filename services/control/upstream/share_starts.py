@@ -40,8 +40,27 @@ async def share_groups(cluster: UpstreamCluster) -> list[str]:
     return sorted(name for name, group in found.items() if group.seen.type is GroupType.SHARE)
 
 
+async def keeps_share_starts(cluster: UpstreamCluster) -> bool:
+    """Whether the cluster can be given starts: Kafka has them since version 4.1. UnreachableError."""
+    async with BrokerConnections(cluster, ASK_S) as brokers:
+        try:
+            await brokers.ask(next(iter(brokers.brokers)), Exactly(DescribeShareGroupOffsetsRequest_v1([], {})))
+        except IncompatibleBrokerVersion:
+            return False
+    return True
+
+
 async def share_starts(cluster: UpstreamCluster, topic: str, groups: Collection[str]) -> dict[str, Starts]:
     """For each group that reads the topic its starts. UnreachableError."""
+    begun = {
+        group: {number: start for number, start in starts.items() if start != NO_START}
+        for group, starts in (await share_states(cluster, topic, groups)).items()
+    }
+    return {group: starts for group, starts in begun.items() if starts}
+
+
+async def share_states(cluster: UpstreamCluster, topic: str, groups: Collection[str]) -> dict[str, Starts]:
+    """As `share_starts`, for each group that has or had a member for the topic: its start may be `NO_START`."""
     found: dict[str, Starts] = {}
     async with BrokerConnections(cluster, ASK_S) as brokers:
         pieces = [[*groups][first : first + AT_ONCE] for first in range(0, len(groups), AT_ONCE)]
@@ -71,8 +90,7 @@ async def _starts(brokers: BrokerConnections, topic: str, group: str) -> tuple[s
             if error:
                 where = f"{topic}-{partition} on {brokers.name!r}"
                 raise UnreachableError(f"share group {group!r} has no known offset of {where}: error {error}")
-            if start != NO_START:
-                found[partition] = start
+            found[partition] = start
     return group, found
 
 

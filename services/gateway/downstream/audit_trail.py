@@ -26,7 +26,7 @@ from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.auditing.clients import AuditedBatch, ClientAudit
 from services.gateway.requests.auditing.records import AuditEvents, audit_events
 from services.gateway.requests.auditing.refusals import Refused, refusal_event
-from services.gateway.requests.plan import Convert
+from services.gateway.requests.conversions import Convert
 from services.gateway.requests.topic_patterns import TopicPatterns
 
 MOST_UNOPENED_BYTES = 16 * 1024 * 1024

@@ -62,28 +62,10 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     """See above."""
 
     __slots__ = (
-        "_asked_node",
-        "_client_in",
-        "_client_out",
-        "_connections",
-        "_fetches",
-        "_follower",
-        "_forwarder",
-        "_gate",
-        "_introduction",
-        "_lanes",
-        "_mesh",
-        "_most_requests",
-        "_queue",
-        "_quotas",
-        "_reading",
-        "_slots",
-        "_toll",
-        "_tracing",
-        "_turns",
-        "entrance",
-        "session",
-    )
+        "_asked_node", "_client_in", "_client_out", "_connections", "_fetches", "_follower", "_forwarder", "_gate",
+        "_introduction", "_lanes", "_mesh", "_most_requests", "_queue", "_quotas", "_reading", "_slots", "_toll",
+        "_tracing", "_turns", "entrance", "session",
+    )  # fmt: skip
 
     def __init__(
         self,

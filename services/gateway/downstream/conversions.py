@@ -29,7 +29,7 @@ import structlog
 from services.gateway import metrics
 from services.gateway.downstream import conversion_worker
 from services.gateway.downstream.conversion_worker import LENGTH
-from services.gateway.requests.plan import Convert, NotConverted
+from services.gateway.requests.conversions import Convert, NotConverted
 
 log = structlog.get_logger(__name__)
 

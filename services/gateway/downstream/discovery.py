@@ -13,11 +13,11 @@ Theory of operation
    to come on disk, and ACKs HELD. `switch` runs the table of the hold and releases; `release` releases under the table
    before.
    The barrier: a gateway that has said HELD writes the moving topics to neither cluster until the log says how the move
-   has ended. Control may have decided to switch on the strength of that HELD. So when `hold_ms` are over, records for
+   has ended. Control may have decided to switch on the strength of that HELD. So when the timeout is over, records for
    these topics are refused with an error that clients retry, and wait no longer (`Hold.refuse`). Neither a lost router
    nor a restart ends this state: `Hello` names the revision, and the next router tells how the move has ended. A table
    that rests on the revision ends the state too. Any other table is put in force, and the hold stays.
-   A gateway that has not said HELD when `hold_ms` are over releases under the table before: control can't count on it.
+   A gateway that has not said HELD when the timeout is over releases under the table before: control can't count on it.
 4. The gateway may get a table that moves topics without a complete hold before it (the gateway was cut off, or came
    late). It then holds these topics by itself before it puts the table in force, until the next order or for `DRAIN_S`.
 5. A router that has sent a table on this watch sends of the next one what differs (`mesh.routing.delta`). The gateway
@@ -41,7 +41,7 @@ from uuid import uuid4
 import grpc
 import structlog
 
-from mesh import VERSION
+from mesh import VERSION, durations
 from mesh.routing import InvalidRuleError, RoutingTable, came_into_force
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.routing.errors import WrongBaseError
@@ -239,7 +239,7 @@ class Discovery:
             case "apply" | "apply_delta":
                 self._apply(await self._understood(order))
             case "hold":
-                self._hold(await self._understood(order), order.hold.hold_ms)
+                self._hold(await self._understood(order), durations.whole_ms(order.hold.timeout))
             case "canary":
                 self._try_out(await self._understood(order), order.canary.permille)
             case "switch":

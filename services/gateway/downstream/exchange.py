@@ -19,6 +19,7 @@ from services.gateway.authorization.alone import refused_answer
 from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.changes import Change, NotChanged
+from services.gateway.requests.conversions import Convert
 from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.plan import (
     Answer,
@@ -26,7 +27,6 @@ from services.gateway.requests.plan import (
     Call,
     Close,
     Command,
-    Convert,
     Forget,
     Gather,
     Outcome,

@@ -28,6 +28,7 @@ from typing import Protocol
 from services.gateway import clock, metrics
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import FetchInFlight, Step
+from services.gateway.downstream.fetch_passing import beginning_of, passing
 from services.gateway.downstream.fetch_placing import FetchPlacing
 from services.gateway.downstream.fetch_questions import Part, Question, owned_copy
 from services.gateway.downstream.mesh import Mesh
@@ -312,12 +313,12 @@ class FetchForwarder:
 
     def begun_to_come(self, fetch: FetchInFlight, part: Part, beginning: memoryview, missing: int) -> Passage | None:
         """A large answer has begun to arrive. It may pass if its beginning already shows that it is clean."""
-        found = fetch.begins(part, beginning, missing) if self._slots.is_next(fetch) else None
+        found = beginning_of(fetch, part, beginning, missing) if self._slots.is_next(fetch) else None
         if found is None:
             return None
         fetch.ended = True
         self._quiet_since = 0.0
-        pieces = fetch.passing(part, found, beginning, missing)
+        pieces = passing(fetch, part, found, beginning, missing)
         passage = self._slots.answer_begun(fetch, pieces, part.way.connection)
         if passage is None or self._memory.traffic is None:
             return passage

@@ -28,25 +28,21 @@ from services.gateway.requests.records.fetch_sessions import (
 )
 from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.apis import ApiKey, flexible_since
-from services.gateway.wire.frames import SIZE_BYTES, Pieces, response_prefix
+from services.gateway.wire.frames import Pieces
 from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import (
-    Entries,
     FetchedPartition,
     FetchResponseScan,
     cut_entry,
     join_fetch_response,
     own_entry,
-    patch_correlation_id,
 )
 from services.gateway.wire.scanner.bounds import IDS_SINCE
-from services.gateway.wire.scanner.fetch_beginning import FetchBeginning, read_beginning
 from services.gateway.wire.scanner.fetch_join import Entry, by_topic, with_topic_ids
 from services.gateway.wire.scanner.walks import fetch_response, headers, octets
 
 FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
-_BEHIND_ID: Final = SIZE_BYTES + INT32.size
-_SESSION_AT: Final = 6
+SESSION_AT: Final = 6
 """The offset of the session id in an answer's body."""
 _FETCH: Final = int(ApiKey.FETCH)
 _NO_TAGS: Final = 0
@@ -309,7 +305,7 @@ class FetchInFlight:
         """The broker's whole answer, with the client's session and topic ids."""
         frame = outcome.frame
         if self.version < IDS_SINCE:
-            INT32.pack_into(frame, outcome.body_offset + _SESSION_AT, session_id)
+            INT32.pack_into(frame, outcome.body_offset + SESSION_AT, session_id)
             return (frame,)
         ids = [self.routes[topic.name].topic_id for topic in scan.topics]
         return self._framed(with_topic_ids(frame, scan, ids, session_id))
@@ -368,39 +364,6 @@ class FetchInFlight:
             if slot in part.wanted:
                 return self._shown(slot, part.fetches.marks.get(slot, UNKNOWN_MARKS))
         return UNKNOWN_MARKS
-
-    # --- an answer that passes while it arrives ------------------------------------------------------------------
-
-    def begins(self, part: Part, beginning: memoryview, missing: int) -> FetchBeginning | None:
-        """The beginning of an answer that may pass as it comes, behind `passing`; None if all of it is needed."""
-        if not self.passes or self.session_went_on:
-            return None
-        version = part.way.version
-        found = read_beginning(beginning, version, _BEHIND_ID + (version >= FLEXIBLE), len(beginning), missing)
-        if found is None or not found.record_bytes or (found.topic, found.partition) not in part.wanted:
-            return None
-        return found
-
-    def passing(self, part: Part, found: FetchBeginning, beginning: memoryview, missing: int) -> tuple[Buffer, ...]:
-        """The beginning of the client's answer; from here on its content counts as sent."""
-        slot = (found.topic, found.partition)
-        marks = Marks(found.high_watermark, found.last_stable_offset, found.log_start_offset)
-        part.fetches.passed()
-        session, session_id, flexible = self.session, NO_SESSION, part.way.version >= FLEXIBLE
-        if session is not None:
-            session.must_tell(slot, marks, 0, found.record_bytes)
-            session_id = session.session_id
-        if self.version < IDS_SINCE:
-            patch_correlation_id(beginning, SIZE_BYTES, self.clients_id)
-            if session is not None:
-                INT32.pack_into(beginning, _BEHIND_ID + flexible + _SESSION_AT, session_id)
-            return (beginning,)
-        entries = [Entries(found.topic, self.routes[found.topic].topic_id, ())]
-        head, *_ = join_fetch_response(self.version, entries, found.throttle_time_ms, session_id)
-        head = head[:-3]  # without the count of partitions, and the tags of topic and answer
-        rest = beginning[found.partitions_at :]
-        prefix = response_prefix(_FETCH, self.version, self.clients_id, len(head) + len(rest) + missing)
-        return (prefix + head, rest)
 
 
 def _has_pressing(scan: FetchResponseScan) -> bool:

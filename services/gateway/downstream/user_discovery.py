@@ -20,6 +20,7 @@ from typing import Any, Final
 import grpc.aio
 import structlog
 
+from mesh import durations
 from mesh.rpc import users, users_grpc
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.user_files import Users
@@ -104,7 +105,7 @@ class UserDiscovery:
                 return
             table = reader.take(page)
             if table is not None:
-                self._take(table, page.age_ms / 1000)
+                self._take(table, durations.whole_ms(page.age) / 1000)
 
     def _take(self, table: UserTable, age_s: float) -> None:
         known = self._table

@@ -18,11 +18,12 @@ Handlers write `yield from ask(call, MetadataResponse)`, or use a similar functi
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, TypeVar
 
 from mesh.routing import RoutingTable
 from mesh.validation.checks import V2
 from services.gateway.requests.changes import Change
+from services.gateway.requests.conversions import Convert
 from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Memory, Session
@@ -34,6 +35,7 @@ from services.gateway.wire.primitives import Buffer
 from services.gateway.wire.schema import Struct, api_key_of
 
 M = TypeVar("M", bound=Struct)
+T = TypeVar("T")
 
 CALL_TIMEOUT_S = 10.0
 """Bound, in seconds, of a call that names none: enough for any answer that a broker does not delay by design."""
@@ -305,22 +307,6 @@ class Forget:
     coordinator: Coordinator
 
 
-@dataclass(frozen=True, slots=True)
-class Convert:
-    """Runs work that would block the event loop in another process: `function` is pure and of a module's top level.
-    Arguments and result are plain data, with no view into a buffer. Result: the function's result, or NotConverted."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NotConverted:
-    """The function did not come to its end: there was no room, or no time."""
-
-    reason: str
-
-
 Command = Ask | Gather | Refresh | Stale | Forget | Convert | Change | FindKeys
 
 
@@ -387,15 +373,6 @@ def refresh(
     cluster: str, topics: Sequence[str], *, own_names: bool = False
 ) -> Generator[Command, Any, Unreachable | None]:
     result: Unreachable | None = yield Refresh(cluster, tuple(topics), own_names)
-    return result
-
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
-
-
-def convert(function: Callable[[*Ts], T], *arguments: *Ts) -> Generator[Command, Any, T | NotConverted]:
-    result: T | NotConverted = yield Convert(function, arguments)
     return result
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
+from mesh import durations
 from mesh.routing import RoutingTable
 from mesh.routing.delta import delta_between
 from mesh.routing.table_bytes import TableBytes, field
@@ -121,7 +122,7 @@ class OrderStream:
                 name, encoded = yield from self._table(table)
                 yield field(discovery.WatchResponse, "apply_delta" if name == "delta" else "apply", encoded)
             case Hold(table, hold_ms):
-                hold = discovery.HoldOrder(hold_ms=hold_ms).SerializeToString()
+                hold = discovery.HoldOrder(timeout=durations.of_ms(hold_ms)).SerializeToString()
                 hold += field(discovery.HoldOrder, *(yield from self._table(table)))
                 yield field(discovery.WatchResponse, "hold", hold)
             case Try(table, permille):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import grpc
 import structlog
 
+from mesh import durations
 from mesh.rpc import discovery, discovery_grpc, quotas
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.replicas import Replicas
@@ -99,8 +100,8 @@ class Reporter:
 
     async def _hear(self, call: Call, address: str) -> None:
         async for order in call:
-            if order.hold_ms > 0:
-                self._hold.milliseconds = order.hold_ms
+            if (milliseconds := durations.whole_ms(order.hold_timeout)) > 0:
+                self._hold.milliseconds = milliseconds
             if order.quota_parts:
                 self._divide(order.quota_parts)
             if not self._connected:

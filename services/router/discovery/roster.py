@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import grpc
 
+from mesh import durations
 from mesh.routing.policies import QUOTA_POLICY
 from mesh.rpc import admin, discovery, quotas
 from services.router import metrics
@@ -154,7 +155,7 @@ class Roster:
             client_count=session.clients.total,
             requests=session.clients.requests,
             canary_requests=session.clients.canary_requests,
-            lag_ms=1000 * (standing.lag_s or 0.0),
+            lag=durations.of_ms(1000 * (standing.lag_s or 0.0)),
         )
 
     def _spread(self, notice: Notice) -> None:

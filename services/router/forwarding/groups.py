@@ -28,6 +28,7 @@ import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 
+from mesh import durations
 from mesh.group_offsets import committed_offsets
 from mesh.rpc import record_rules
 from services.router.forwarding.connections import REQUEST_TIMEOUT, Cluster, Setback, answers, setback
@@ -119,7 +120,7 @@ class GroupFollower:
         self._orders = list(orders)
         self._continuous = wanted is not None and wanted.continuous
         self._pattern = re2.compile(wanted.group_regex) if wanted is not None and wanted.group_regex else None
-        self._interval = (wanted.sync_interval_ms / 1000 if wanted else 0) or USUAL_INTERVAL
+        self._interval = (durations.whole_ms(wanted.sync_interval) / 1000 if wanted else 0) or USUAL_INTERVAL
         self._done: dict[tuple[str, SourcePartition], int] = {}
         self._behind: dict[tuple[str, SourcePartition], int] = {}
         """Unread offsets from before the mirror's beginning, as of the last translation."""

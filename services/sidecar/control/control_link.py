@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import grpc
 import structlog
 
-from mesh import VERSION
+from mesh import VERSION, durations
 from mesh.pauses import pause
 from mesh.rpc import admin, events, instances
 from mesh.rpc.cancellation import heed_cancellation
@@ -147,7 +147,9 @@ class ControlLink:
             is_known, failures = True, 0
             metrics.control_up.set(1)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(BEAT_SECONDS, min(answer.next_beat_ms / 1000, LONGEST_BEAT_SECONDS))):
+                async with asyncio.timeout(
+                    max(BEAT_SECONDS, min(durations.whole_ms(answer.next_beat) / 1000, LONGEST_BEAT_SECONDS))
+                ):
                     await self._wake.wait()
 
     async def close(self, timeout: float) -> None:

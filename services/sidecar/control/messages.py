@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mesh import durations
 from mesh.instance_names import instance_name
 from mesh.rpc import events, instances
 from services.sidecar.consuming.instance import ConsumerInstance
@@ -57,7 +58,7 @@ def instance_message(instance: ConsumerInstance, sidecar: str) -> events.Consume
         offset_reset=_NONE if options.offset_reset == _LIBRDKAFKAS_NONE else options.offset_reset,
         auto_commit=options.auto_commit,
         min_bytes=options.min_bytes,
-        request_wait_ms=round(options.read_timeout * 1000),
+        request_wait=durations.of_ms(round(options.read_timeout * 1000)),
         group_instance_id=options.group_instance_id,
         group_protocol=options.group_protocol.value,
         paused=instance.standing is Standing.PAUSED,
@@ -108,7 +109,7 @@ def kept_instance(message: events.ConsumerInstance) -> KeptInstance:
         InstanceOptions(
             key_format=Format.parse(message.key_format or Format.STRING),
             value_format=Format.parse(message.value_format or Format.JSON),
-            read_timeout=message.request_wait_ms / 1000,
+            read_timeout=durations.whole_ms(message.request_wait) / 1000,
             min_bytes=message.min_bytes,
             offset_reset=_LIBRDKAFKAS_NONE if reset == _NONE else reset,
             auto_commit=message.auto_commit,

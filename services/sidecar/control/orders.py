@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import orjson
 import structlog
 
+from mesh import durations
 from mesh.rpc import events
 from services.sidecar.admin import log_levels
 from services.sidecar.consuming.instance import ConsumerInstance
@@ -109,7 +110,7 @@ class Orders:
                 description = f"it goes on elsewhere in {len(positions)} partition{'s' * (len(positions) != 1)}"
                 return description, [_shown(one) for one in positions]
             case "drain":
-                return await self.drain(order.target, said.drain.timeout_ms / 1000 or USUAL_DRAIN_SECONDS), None
+                return await self.drain(order.target, durations.in_s(said.drain.timeout) or USUAL_DRAIN_SECONDS), None
             case "remove":
                 return await self._remove(order.target)
             case "configure":
@@ -217,7 +218,7 @@ class Orders:
 
 
 def _bound_of(command: events.SidecarCommand) -> float:
-    drain = command.drain.timeout_ms / 1000 or USUAL_DRAIN_SECONDS
+    drain = durations.in_s(command.drain.timeout) or USUAL_DRAIN_SECONDS
     return ORDER_SECONDS + drain if command.HasField("drain") else ORDER_SECONDS
 
 

@@ -16,6 +16,7 @@ import uuid
 import grpc
 import structlog
 
+from mesh import durations
 from mesh.pauses import pause
 from mesh.rpc import replays
 from mesh.rpc.cancellation import heed_cancellation
@@ -68,7 +69,7 @@ class ReplayFollower:
             spec=spec_message(spec, self._connection.sidecar),
             reason="asked for over HTTP, of this sidecar",
             request_id=str(uuid.uuid4()),
-            wait_ms=1,
+            wait=durations.of_ms(1),
         )
         try:
             replay = await self._connection.start_replay(request)

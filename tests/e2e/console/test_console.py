@@ -19,7 +19,7 @@ from tests.integration.control.world import create_topic, router
 
 PATHS = (
     "/", "/map", "/topics", "/topics/TOPIC", "/groups", "/resets/new", "/moves",
-    "/moves/check?topic=TOPIC&target_cluster=c2", "/quotas",
+    "/moves/check?topic=TOPIC&target_cluster=c2", "/forks", "/standbys", "/rehearsals", "/quotas",
     "/quotas/check?user=ada&quota=producer_byte_rate&value=1000", "/subscriptions", "/rules", "/rules/new",
     "/rules/apples", "/rules/check?action=update&rule=apples&target_cluster=c2", "/explain?about=topic&name=apples",
     "/history", "/history/as-of", "/history/diff", "/audit", "/audit/records", "/acls",

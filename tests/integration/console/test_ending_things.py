@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
+from mesh import durations
 from mesh.rpc import instances, instances_grpc, replays
 from mesh.rpc.channels import open_channel
 from tests.fixtures.clusters import KafkaCluster
@@ -27,7 +28,7 @@ async def test_a_replay_is_followed_and_cancelled(
     spec = replays.ReplaySpec(
         ranges=[replays.ReplayRange(topic=topic)], topic=replays.ReplayToTopic(cluster="c2", source_cluster="c1")
     )
-    request = replays.StartReplayRequest(spec=spec, reason="a copy", wait_ms=1)
+    request = replays.StartReplayRequest(spec=spec, reason="a copy", wait=durations.of_ms(1))
     started = await console.world.replays.StartReplay(request, timeout=CALL)
     await console.grant("ada", OPERATOR)
     async with console.person("ada") as ada:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,8 @@ HERE = Path(__file__).parent
 SOURCES = [HERE / name for name in ("package.json", "package-lock.json")]
 PROTO = HERE.parents[2] / "proto"
 RELEASED = sorted((PROTO / "released").glob("*.binpb"))
-CONFIGURATION = {
-    "version": "v2",
-    "modules": [{"path": "proto"}, {"path": "googleapis"}],
-    "breaking": {"use": ["PACKAGE"]},
-}
+MODULES = {"version": "v2", "modules": [{"path": "proto"}, {"path": "googleapis"}]}
+BREAKING = {"version": "v2", "breaking": {"use": ["PACKAGE"]}}
 """PACKAGE: what breaks messages on the wire or as JSON, and what breaks code that was generated from the contract."""
 COMPARE_TIMEOUT_S = 60
 
@@ -52,10 +50,17 @@ def contract(tmp_path: Path) -> Path:
 
 def breaks(buf: Path, proto: Path, released: Path) -> list[str]:
     """What a release's clients or servers would stumble over, a line each."""
-    command = [str(buf), "breaking", ".", "--against", str(released), "--config", json.dumps(CONFIGURATION)]
-    compared = subprocess.run(
-        command, cwd=proto.parent, capture_output=True, text=True, timeout=COMPARE_TIMEOUT_S, check=False
-    )
+
+    def run(*arguments: str, config: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
+        command = [str(buf), *arguments, "--config", json.dumps(config)]
+        return subprocess.run(
+            command, cwd=proto.parent, capture_output=True, text=True, timeout=COMPARE_TIMEOUT_S, check=False
+        )
+
+    # whole with whole: buf compares each module of a folder with all of the other side
+    built = run("build", ".", "-o", "today.binpb", config=MODULES)
+    assert built.returncode == 0, built.stderr
+    compared = run("breaking", "today.binpb", "--against", str(released), config=BREAKING)
     assert compared.returncode == 0 or compared.stdout, compared.stderr
     return compared.stdout.splitlines()
 

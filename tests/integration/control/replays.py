@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc.aio
 
+from mesh import durations
 from mesh.rpc import replays
 from tests.integration.control.sidecar import ELDER
 from tests.integration.control.world import CALL, World, until
@@ -90,7 +91,7 @@ def part(position: int, records: int = 0, partition: int = 0, **fields: Any) -> 
 
 async def start(world: World, spec: replays.ReplaySpec, wait_ms: int = 1, **fields: Any) -> replays.Replay:
     """A replay of ada's; the answer does not wait for its plan, unless told."""
-    request = replays.StartReplayRequest(spec=spec, wait_ms=wait_ms, **fields)
+    request = replays.StartReplayRequest(spec=spec, wait=durations.of_ms(wait_ms), **fields)
     return await world.replays.StartReplay(request, timeout=CALL, metadata=ADA)
 
 

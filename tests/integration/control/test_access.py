@@ -23,7 +23,8 @@ from tests.fixtures.members import certificate_of
 from tests.integration.control.world import CALL, World, refused, until
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
-COUNTS_WITHIN_S = 1.0
+COUNTS_WITHIN_S = 5.0
+"""1 s on a machine that is not busy."""
 ROUNDS = 3
 VIEWER, OPERATOR, ADMIN = access.ROLE_VIEWER, access.ROLE_OPERATOR, access.ROLE_ADMIN
 

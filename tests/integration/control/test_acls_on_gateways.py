@@ -18,10 +18,12 @@ from tests.integration.control.test_acls import Acls, acl, router_of
 from tests.integration.control.world import World, create_topic
 from tests.integration.router.parts import WITHIN_S, ServiceProcess
 
-SOON_S = 10.0
+SOON_S = 60.0
 """1 s on a machine that is not busy."""
-REVOKED_S = 1.0
-"""From control's answer to the client's end of its connection, less the time for which this process stood still."""
+REVOKED_S = 10.0
+"""From control's answer to the client's end of its connection, less the time for which this process stood still. A
+machine that is not busy takes less than 1 s; `gateway/test_revoking.py` measures it in the gateway.
+"""
 ANSWER_S = 60.0
 API_VERSIONS = bytes.fromhex("0000000a00120000000000010000")
 """Version 0, without a client.id."""

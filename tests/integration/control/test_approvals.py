@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC
+from datetime import UTC, timedelta
 
 import grpc
 import pytest
@@ -358,7 +358,7 @@ async def test_an_admin_may_break_the_glass_and_everybody_sees_it(mesh: Mesh) ->
 
 async def test_a_proposal_expires(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
-    await ada.require(rule(RULES), expire_after_s=60)
+    await ada.require(rule(RULES), expire_after=timedelta(minutes=1))
     name = await proposed(bob.set("apples", "c1"))
     clock = mesh.world.control.proposals
     now = (await bob.shown(name)).expire_time.ToDatetime(UTC)

@@ -14,6 +14,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy.dialects import postgresql
 
+from mesh import durations
 from mesh.rpc import audit
 from services.control.domain.audit.queries import HOW_TO_START, AuditQuery, audit_query, refusal_query
 from services.control.store.record_audits import _select
@@ -177,7 +178,7 @@ async def test_it_is_said_how_far_the_table_is(world: World, table: AuditTable) 
     await table.progress(1, 5, 5, seconds_ago=1)
     found = (await query(world, correlation_id="c")).freshness
     assert (found.problem, found.behind_events) == ("c2: no answer from there", 10)
-    assert 45 <= found.behind_seconds <= 50
+    assert 45 <= durations.in_s(found.behind) <= 50
 
 
 async def test_it_is_said_that_the_pipeline_has_ended(world: World, table: AuditTable) -> None:

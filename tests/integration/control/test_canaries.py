@@ -37,7 +37,7 @@ async def begin(world: World, router: Router, *names: str, software: str = "sara
         world.set_rule(
             {"client_software_prefix": software},
             {"node_view": routing.NODE_VIEW_SINGLE},
-            canary=events.Canary(**{"members": names, "try_ms": 60_000, **canary}),
+            canary=events.Canary(**{"members": names, "duration": timedelta(minutes=1), **canary}),
         )
     )
     view = world.control.journal
@@ -60,7 +60,7 @@ async def outcome(world: World) -> events.Event:
 
 async def test_what_some_have_tried_without_trouble_is_for_everybody(mesh_of_two: World) -> None:
     async with gateways(mesh_of_two, "g1", "g2") as router:
-        revision = await begin(mesh_of_two, router, "g1", try_ms=6_000, permille=100)
+        revision = await begin(mesh_of_two, router, "g1", duration=timedelta(seconds=6), permille=100)
         assert (await mesh_of_two.status()).pending_revision == revision
 
         last = await outcome(mesh_of_two)
@@ -80,7 +80,7 @@ async def test_a_wall_clock_that_is_set_neither_ends_a_canary_early_nor_keeps_it
         await world.register("c1", kafka_c1.bootstrap)
         async with gateways(world, "g1") as router:
             began = time.monotonic()
-            revision = await begin(world, router, "g1", try_ms=2000)
+            revision = await begin(world, router, "g1", duration=timedelta(seconds=2))
             set_by = timedelta(hours=hours)
 
             last = await outcome(world)
@@ -159,7 +159,7 @@ async def test_what_moves_topics_or_names_nobody_known_is_not_for_canaries(mesh_
 
 async def test_a_control_that_starts_in_the_middle_goes_on_watching(mesh_of_two: World) -> None:
     async with gateways(mesh_of_two, "g1") as router:
-        revision = await begin(mesh_of_two, router, "g1", try_ms=8_000)
+        revision = await begin(mesh_of_two, router, "g1", duration=timedelta(seconds=8))
     await mesh_of_two.stop()
     await mesh_of_two.start()
     async with gateways(mesh_of_two, "g1") as router:

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from mesh import durations
 from mesh.rpc import admin, events, routing
 from tests.integration.control.gateway_pair import GatewayPair
 from tests.integration.control.world import CALL, WITHIN, create_topic, until
@@ -28,7 +29,7 @@ async def brokers_shown(gateway: ServiceProcess) -> list[int]:
 
 
 async def test_some_clients_of_one_gateway_try_a_rule_and_then_everybody_follows(gateways: GatewayPair) -> None:
-    canary = events.Canary(members=["g1"], permille=500, try_ms=600_000)
+    canary = events.Canary(members=["g1"], permille=500, duration=durations.of_ms(600_000))
     fields = {"node_view": routing.NODE_VIEW_SINGLE}
     begun = await gateways.world.set_rule(SOFTWARE, fields, canary=canary)
     assert "50 % of the clients of 1 of 1 gateways try it" in begun.warnings[-1]

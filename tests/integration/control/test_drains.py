@@ -11,6 +11,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.rpc import access, drains, drains_grpc, events, topic_moves, topic_moves_grpc
 from services.control.store.drafts import Caller, Draft
 from tests.fixtures.certificates import Authority
@@ -101,7 +102,7 @@ async def test_a_certificate_that_is_not_confirmed_pauses_the_drain_until_an_ope
     differs = topic_moves.TopicMoveCertificate(differences=["partition 0 differs"])
     steps: list[Message] = [
         events.TopicMoveCutReached(name=move, cuts=[topic_moves.TopicMoveCut(partition=0)]),
-        events.TopicMoveEnded(name=move, state=topic_moves.TOPIC_MOVE_STATE_DONE, pause_ms=80),
+        events.TopicMoveEnded(name=move, state=topic_moves.TOPIC_MOVE_STATE_DONE, pause=durations.of_ms(80)),
         events.TopicMoveCertified(name=move, certificate=differs),
     ]
     await journal.append(
@@ -111,7 +112,7 @@ async def test_a_certificate_that_is_not_confirmed_pauses_the_drain_until_an_ope
     assert found.state == drains.DRAIN_STATE_PAUSED
     problem = f"the certificate of topic '{draining.topics[0]}' is not confirmed: partition 0 differs"
     assert found.problem == problem
-    assert (found.topics[0].confirmed, found.topics[0].pause_ms) == (False, 80)
+    assert (found.topics[0].confirmed, durations.whole_ms(found.topics[0].pause)) == (False, 80)
     resumed = await draining.stub.ResumeDrain(drains.ResumeDrainRequest(name=drain.name), timeout=CALL)
     assert (resumed.state, resumed.problem) == (drains.DRAIN_STATE_RUNNING, "")
     await draining.reaches(drain, MOVED, MOVING, WAITING)
@@ -162,7 +163,7 @@ async def test_a_cluster_that_does_not_answer_is_named_and_nothing_begins(draini
         spec = drains.DrainSpec(source_cluster=source, target_cluster=target, topics=f"{draining.prefix}*")
         start = draining.stub.StartDrain(drains.StartDrainRequest(spec=spec), timeout=CALL)
         await refused(start, grpc.StatusCode.UNAVAILABLE, "cluster 'c3' at", "the drain can't be planned")
-    assert not draining.world.control.journal.view.drains.newest
+    assert not draining.world.control.journal.view.drains.newest()
 
 
 async def test_a_drain_that_needs_a_second_person_shows_its_plan_and_begins_when_approved(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import grpc
@@ -17,7 +17,7 @@ from mesh.rpc import admin, topics, topics_grpc
 from services.control.decisions.stitches import expiry
 from services.control.domain.stitches.logs import STITCHES, log_of
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.control.test_stitched_moves import Apples, retention_of, set_retention
+from tests.integration.control.test_stitched_moves import Apples, anew, retention_of, set_retention
 from tests.integration.control.world import CALL, WITHIN, World, create_topic, refused, until
 
 STATE = grpc.StatusCode.FAILED_PRECONDITION
@@ -182,11 +182,44 @@ async def test_an_expired_past_leaves_and_a_fork_whose_topic_is_deleted_ends(
     await asyncio.to_thread(delete)
     await until(lambda: not apples.parts_of_fork(), "the fork has ended")
     event = (await apples.world.history(stream=STITCHES, page_size=1))[-1]
-    assert event.reason == f"the topic of the fork {apples.fork} is gone"
+    assert event.reason == f"topic {apples.fork} is gone, or was made anew"
     ends = await asyncio.to_thread(
         lambda: AdminClient({"bootstrap.servers": apples.clusters["c1"]}).list_topics(timeout=WITHIN).topics
     )
     assert apples.topic in ends, "the topic that the past was from stays"
+
+
+async def test_a_past_whose_topic_was_made_anew_leaves_the_fork(apples: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
+    await apples.write("c1", 5, 3)
+    await apples.forked()
+    await anew(apples, "c1")
+    await apples.write("c1", 9, 9)
+    monkeypatch.setattr(expiry, "LOOK_EVERY", 0.1)
+    await apples.world.stop()
+    await apples.world.start()
+    await until(lambda: apples.parts_of_fork() == [own(5, 3)], "the past has left")
+
+
+async def test_a_deleted_fork_takes_its_records_and_its_rule_along_and_the_past_stays(apples: Forks) -> None:
+    await apples.write("c1", 5, 3)
+    made = await apples.forked()
+    await Forks(apples.world, apples.fork, "", apples.clusters).write("c2", 2, 0)
+    request = topics.DeleteTopicForkRequest(name=f"topics/{apples.fork}", request_id=str(uuid.uuid4()))
+    for _ in range(2):  # the second call gets the first one's answer
+        assert await apples.stub.DeleteTopicFork(request, timeout=CALL) == made
+    assert not apples.parts_of_fork()
+    assert await apples.listed() == []
+    assert not (await apples.world.explain(apples.fork)).cluster, "its rule is gone"
+    there = {cluster: await asyncio.to_thread(names_on, address) for cluster, address in apples.clusters.items()}
+    assert apples.fork not in there["c2"]
+    assert apples.topic in there["c1"]
+    for other in (apples.fork, apples.topic):
+        wanted = topics.DeleteTopicForkRequest(name=f"topics/{other}")
+        await refused(apples.stub.DeleteTopicFork(wanted, timeout=CALL), grpc.StatusCode.NOT_FOUND, "is no fork")
+
+
+def names_on(bootstrap: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WITHIN).topics)
 
 
 async def _compacted(apples: Forks) -> None:
@@ -211,7 +244,7 @@ async def _moving(apples: Forks) -> None:
     producer.begin_transaction()
     producer.produce(apples.topic, b"apple", partition=1)
     await asyncio.to_thread(producer.flush, WITHIN)
-    await apples.start("c2", hold_budget_ms=300)
+    await apples.start("c2", hold_budget=timedelta(milliseconds=300))
 
 
 async def _nothing(apples: Forks) -> None:

@@ -44,6 +44,6 @@ async def test_an_operator_is_answered_and_the_last_of_very_many_sidecars_gets_i
     world: World, followers: list[Any]
 ) -> None:
     assert (await world.status()).members == []
-    placed = await place(world, f"members/s{SIDECARS - 1}", command=HEALTH, wait_ms=0)
+    placed = await place(world, f"members/s{SIDECARS - 1}", command=HEALTH, wait=None)
     assert (await Orders(followers[-1]).next()).name == placed.name
     assert not any(each.done() for each in followers)

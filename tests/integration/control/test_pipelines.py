@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import grpc
 import psycopg
@@ -37,7 +38,9 @@ async def test_the_loss_that_an_operator_accepts_is_an_event_with_its_outcome(
     world: World, p1: Pipeline, database: str
 ) -> None:
     async with p1.follows() as orders:
-        waiting = asyncio.create_task(place(world, P1, command=ACCEPT, wait_ms=20_000, reason="the disk was full"))
+        waiting = asyncio.create_task(
+            place(world, P1, command=ACCEPT, wait=timedelta(seconds=20), reason="the disk was full")
+        )
         order = await orders.next()
         assert (order.target, order.command) == (P1, ACCEPT)
         await p1.reports(order, description="goes on without what retention took: apples/0 offsets 10 to 12")

@@ -54,10 +54,13 @@ class Topic:
         return int(self._admin.list_offsets({place: latest})[place].result(WITHIN_S).offset)
 
 
+BOUNDS = ("ANSWER_S", "ENDS_S")
+
+
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker of a busy machine may take longer than a cut can wait for it."""
-    for bound in ("ANSWER_S", "ENDS_S"):
+    for bound in BOUNDS:
         monkeypatch.setattr(at_the_cut, bound, 5.0)
 
 
@@ -122,7 +125,7 @@ async def test_a_cluster_that_does_not_tell_its_ends_is_named_before_a_gateway_h
 
 
 async def test_no_cut_is_made_while_leaders_do_not_tell_their_ends(
-    kafka_c1: KafkaCluster, unique_name: Callable[[str], str]
+    kafka_c1: KafkaCluster, unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = unique_name("at-cut")
     admin = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
@@ -132,7 +135,9 @@ async def test_no_cut_is_made_while_leaders_do_not_tell_their_ends(
     async with at_cut(topic, kafka_c1.bootstrap, 3) as producers:
         assert not await producers.look(nothing)
         assert producers.known == nothing
-        with kafka_c1.frozen():
+        with kafka_c1.frozen(), monkeypatch.context() as patched:
+            for bound in BOUNDS:
+                patched.setattr(at_the_cut, bound, 0.5)
             assert "do not tell the ends of their logs" in await producers.look(nothing)
         assert producers.known == {}
 

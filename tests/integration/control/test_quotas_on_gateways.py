@@ -25,7 +25,7 @@ BURST_S = 11.0
 """Clients that were quiet may use so many seconds' worth at once."""
 DIVIDED_S = 12.0
 """So many seconds' worth: then control has divided the quota."""
-TOGETHER_S = 22.0
+TOGETHER_S = 17.0
 ALONE_S, LATEST_ALONE_S = 6.0, 8.0
 """By half of the quota, this takes 12 s, and 6 s by all of it."""
 

@@ -12,6 +12,7 @@ import grpc
 import psycopg
 import pytest
 
+from mesh import durations
 from mesh.rpc import admin, events, replays
 from services.control.decisions.replays import commands as decisions
 from services.control.steady_clock import steady_clock
@@ -97,7 +98,7 @@ async def test_a_replay_is_carried_out_by_a_member_that_is_there_and_every_decis
 async def test_the_answer_has_the_plan_and_a_dry_run_its_counts(world: World, s1: Member) -> None:
     async with s1.follows() as given:
         asked = world.replays.StartReplay(
-            replays.StartReplayRequest(spec=to_backend(dry_run=True), wait_ms=20_000), timeout=CALL
+            replays.StartReplayRequest(spec=to_backend(dry_run=True), wait=durations.of_ms(20_000)), timeout=CALL
         )
         replay = await given.next()
         assert replay.spec.dry_run

@@ -10,6 +10,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.rpc import admin, events, routing
 from services.control.domain.change_control.schedules import command_of
 from tests.fixtures.clusters import KafkaCluster
@@ -70,7 +71,7 @@ async def outcome(world: World, scheduled: admin.ScheduledChange) -> events.Sche
 async def test_a_change_is_made_when_its_time_has_come_as_a_call_of_its_author(world: World) -> None:
     scheduled = await schedule(world, to("c2"), reason="at night")
     assert (await world.status()).scheduled_changes == 1
-    assert (scheduled.actor, scheduled.reason, scheduled.may_be_late_s) == ("ada", "at night", 600)
+    assert (scheduled.actor, scheduled.reason, durations.whole_s(scheduled.may_be_late)) == ("ada", "at night", 600)
     assert (await world.explain("apples")).cluster == "c1"
     time_passes(world)
     ended = await outcome(world, scheduled)

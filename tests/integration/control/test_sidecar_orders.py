@@ -62,7 +62,7 @@ async def test_an_order_is_carried_out_by_the_sidecar_that_owns_the_instance_and
     world: World, s1: Sidecar, database: str
 ) -> None:
     async with s1.follows() as orders:
-        waiting = asyncio.create_task(place(world, wait_ms=20_000, reason="c2 is slow"))
+        waiting = asyncio.create_task(place(world, wait=timedelta(seconds=20), reason="c2 is slow"))
         order = await orders.next()
         assert (order.target, order.sidecar, order.command.WhichOneof("command")) == (ONE, "s1", "pause")
         await s1.holds(topics=["orders"], paused=True)

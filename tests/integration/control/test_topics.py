@@ -55,6 +55,16 @@ def groups(world: World) -> topics_grpc.GroupServiceAsyncStub:
     return topics_grpc.GroupServiceStub(world.channel)
 
 
+async def until_listed(world: World, request: topics.ListGroupsRequest, **wanted: object) -> None:
+    """Until the list has one group with these fields. While a broker is slow, a group has no members there."""
+
+    async def is_listed() -> bool:
+        found = (await groups(world).ListGroups(request, timeout=CALL)).groups
+        return [{name: getattr(each, name) for name in wanted} for each in found] == [wanted]
+
+    await until(is_listed, f"the list has one group with {wanted}")
+
+
 async def listed(world: World, **request: Any) -> topics.ListTopicsResponse:
     return await service(world).ListTopics(topics.ListTopicsRequest(**request), timeout=CALL)
 
@@ -161,10 +171,9 @@ async def test_a_group_over_two_clusters_has_its_members_and_positions(mesh_of_t
         assert (routed.bananas, 2, "c2", 2, 6) in positions
         state = topics.CONSUMER_GROUP_STATE_STABLE
         listing = topics.ListGroupsRequest(part=routed.group, state=state)
-        [shown] = (await groups(mesh_of_two).ListGroups(listing, timeout=CALL)).groups
-        assert (shown.name, shown.members, shown.lag) == (f"groups/{routed.group}", 1, 11)
+        await until_listed(mesh_of_two, listing, name=f"groups/{routed.group}", members=1, lag=11)
     empty = topics.ListGroupsRequest(part=routed.group, state=topics.CONSUMER_GROUP_STATE_EMPTY)
-    assert (await groups(mesh_of_two).ListGroups(empty, timeout=CALL)).total == 1
+    await until_listed(mesh_of_two, empty, name=f"groups/{routed.group}")
 
 
 async def test_a_share_group_has_its_members_and_its_lag(mesh_of_two: World, routed: Readers) -> None:
@@ -196,12 +205,12 @@ async def test_a_share_group_has_its_members_and_its_lag(mesh_of_two: World, rou
         await until(settled, "the cluster has written what the group settled")
         found = await groups(mesh_of_two).GetGroup(request, timeout=CALL)
         assert found.group.type == topics.CONSUMER_GROUP_TYPE_SHARE
-        assert found.group.state == topics.CONSUMER_GROUP_STATE_STABLE
+        assert found.group.state == topics.CONSUMER_GROUP_STATE_STABLE, "its member has what it is given"
         assert (found.group.home, found.group.lag) == ("c1", 3)
         [member] = found.members
         assert (member.client_id, member.partitions) == ("packing-1", 2)
-        [shown] = (await groups(mesh_of_two).ListGroups(topics.ListGroupsRequest(part=routed.group))).groups
-        assert (shown.type, shown.members, shown.lag) == (topics.CONSUMER_GROUP_TYPE_SHARE, 1, 3)
+        listing = topics.ListGroupsRequest(part=routed.group)
+        await until_listed(mesh_of_two, listing, type=topics.CONSUMER_GROUP_TYPE_SHARE, members=1, lag=3)
         topic = topics.GetTopicRequest(name=f"topics/{routed.apples}")
         [reader] = (await service(mesh_of_two).GetTopic(topic, timeout=CALL)).readers
         assert (reader.group, reader.lag) == (routed.group, 3)
@@ -228,18 +237,17 @@ async def test_a_streams_group_has_its_members_and_its_lag(
             return (routed.apples, 4) in [(each.topic, each.committed) for each in now.positions]
 
         await until(read_all, "the application has committed what it read", within=4 * WITHIN)
-        found = await groups(mesh_of_two).GetGroup(request, timeout=CALL)
-        assert found.group.type == topics.CONSUMER_GROUP_TYPE_STREAMS
-        assert found.group.state == topics.CONSUMER_GROUP_STATE_STABLE
-        assert sum(each.partitions for each in found.members) == 4, "two tasks of each of two subtopologies"
-        state = topics.ListGroupsRequest(part=group, state=topics.CONSUMER_GROUP_STATE_STABLE)
-        streams = topics.CONSUMER_GROUP_TYPE_STREAMS
+        streams, stable = topics.CONSUMER_GROUP_TYPE_STREAMS, topics.CONSUMER_GROUP_STATE_STABLE
 
-        async def is_listed() -> bool:  # while a broker is slow, the list has the group without its members
-            [shown] = (await groups(mesh_of_two).ListGroups(state, timeout=CALL)).groups
-            return (shown.members, shown.type) == (len(found.members), streams)
+        async def has_its_tasks() -> bool:  # two of each of two subtopologies
+            found = await groups(mesh_of_two).GetGroup(request, timeout=CALL)
+            assert found.group.type == streams
+            return found.group.state == stable and sum(each.partitions for each in found.members) == 4
 
-        await until(is_listed, "the list has the group with its members")
+        await until(has_its_tasks, "the group is stable with its tasks")
+        members = len((await groups(mesh_of_two).GetGroup(request, timeout=CALL)).members)
+        listing = topics.ListGroupsRequest(part=group, state=stable)
+        await until_listed(mesh_of_two, listing, type=streams, members=members)
 
 
 async def test_a_group_that_nobody_knows_is_not_found(mesh_of_two: World) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import grpc
 import pytest
 
+from mesh import durations
 from mesh.rpc import admin, routing, traffic, traffic_grpc
 from services.control.domain.traffic.queries import HOW_TO_START
 from services.control.store import traffic as store
@@ -62,11 +63,11 @@ async def test_top_talkers_by_client_and_topic_with_their_percentiles(
     first, second = answer.talkers
     assert (first.who.client, first.who.topic, first.who.api) == ("billing", "orders", "")
     assert (first.figures.bytes, first.figures.records, first.figures.calls, first.figures.errors) == (2730, 30, 300, 6)
-    assert first.figures.p50_ms == pytest.approx(50, abs=3)
-    assert first.figures.p99_ms == pytest.approx(98, abs=2)
-    assert first.figures.max_ms == 99
-    assert (second.who.client, second.figures.p50_ms) == ("shop", 1_000)
-    assert (answer.total.bytes, answer.total.max_ms) == (4_230, 1_000)
+    assert durations.in_ms(first.figures.p50) == pytest.approx(50, abs=3)
+    assert durations.in_ms(first.figures.p99) == pytest.approx(98, abs=2)
+    assert durations.in_ms(first.figures.max) == 99
+    assert (second.who.client, durations.in_ms(second.figures.p50)) == ("shop", 1_000)
+    assert (answer.total.bytes, durations.in_ms(answer.total.max)) == (4_230, 1_000)
     assert not answer.freshness.problem
 
     by_records = talkers(NOON, NOON + HOUR / 2, "client", measure=traffic.TRAFFIC_MEASURE_RECORDS, limit=1)
@@ -74,7 +75,7 @@ async def test_top_talkers_by_client_and_topic_with_their_percentiles(
     of_fetches = talkers(NOON, NOON + HOUR / 2, "client", filter=traffic.TrafficFilter(api="Fetch"))
     answer = await stub.TopTalkers(of_fetches, timeout=CALL)
     assert [(each.who.client, each.figures.bytes) for each in answer.talkers] == [("billing", 30)]
-    assert not answer.total.HasField("p50_ms")
+    assert not answer.total.HasField("p50")
 
 
 async def test_a_long_range_is_answered_by_days_hours_and_minutes_each_once(
@@ -113,7 +114,7 @@ async def test_traffic_of_a_topic_over_time_with_its_growth(
     assert [each.figures.bytes for each in answer.points] == [200, 200, 300, 300]
     assert answer.growth == pytest.approx(0.5)
     assert (answer.total.bytes, answer.total.calls) == (1_000, 400)
-    assert answer.total.p90_ms == pytest.approx(90, abs=3)
+    assert durations.in_ms(answer.total.p90) == pytest.approx(90, abs=3)
 
 
 async def test_of_very_many_rows_percentiles_come_of_an_even_part(
@@ -125,8 +126,8 @@ async def test_of_very_many_rows_percentiles_come_of_an_even_part(
     monkeypatch.setattr(store, "SKETCHES_AT_ONCE", 3)
     answer = await stub.QueryTraffic(course(NOON, NOON + HOUR, timedelta(minutes=1)), timeout=CALL)
     assert answer.total.calls == 6_000
-    assert 0 < sum(1 for each in answer.points if each.figures.HasField("p50_ms")) < 60
-    assert answer.total.p50_ms == pytest.approx(50, abs=3)
+    assert 0 < sum(1 for each in answer.points if each.figures.HasField("p50")) < 60
+    assert durations.in_ms(answer.total.p50) == pytest.approx(50, abs=3)
 
 
 async def test_what_can_not_be_asked_is_named(stub: traffic_grpc.TrafficServiceAsyncStub) -> None:

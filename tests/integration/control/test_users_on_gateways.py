@@ -35,8 +35,10 @@ from tests.integration.router.parts import WITHIN_S, ServiceProcess
 
 ANSWER_S = 90
 REFUSED = KafkaError._AUTHENTICATION
-REVOKED_S = 1.0
-"""From control's answer to the end of the connections, less the time for which this process stood still."""
+REVOKED_S = 10.0
+"""From control's answer to the end of the connections, less the time for which this process stood still. A machine that
+is not busy takes less than 1 s; `gateway/test_revoking.py` measures it in the gateway.
+"""
 
 
 class Mesh:

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
 from google.rpc.status_pb2 import Status
 
+from mesh import durations
 from mesh.event_log import Assembler
 from mesh.lifecycle import Lifecycle
 from mesh.routing.codec import TABLE_FORMAT
@@ -176,7 +177,7 @@ class Router:
         await self._report()
         order = await self._call.read()
         assert isinstance(order, discovery.RouterOrder)
-        self.hold_ms = order.hold_ms
+        self.hold_ms = durations.whole_ms(order.hold_timeout)
         await until(self._is_known, "control knows the gateways")
 
     async def answers(self, name: str, revision: int, phase: admin.MemberPhase.ValueType, reason: str = "") -> None:

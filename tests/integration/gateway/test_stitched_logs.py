@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,11 @@ from mesh.stitches import LogPart, StitchedLog
 from mesh.topic_logs.brokers import Brokers
 from services.gateway import metrics
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
-from tests.integration.gateway.member import run_member
+from tests.integration.gateway.member import PATIENCE_S, run_member
+from tests.integration.gateway.records import produce
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.test_moves import SteadyProducer, wait_for_progress
 from tests.integration.gateway.transacting import (
@@ -95,12 +98,13 @@ def apples(
     unique_name: Callable[[str], str],
     kafka_c1: KafkaCluster,
     kafka_c2: KafkaCluster,
+    request: pytest.FixtureRequest,
 ) -> Stitched:
     topic = unique_name("apples")
     for cluster in (kafka_c1, kafka_c2):
         create_topic(cluster, topic, PARTITIONS)
     strange(kafka_c2, topic, STRANGE)
-    gateway = start_gateway(rules.to("c1", [topic]))
+    gateway = start_gateway(rules.to("c1", [topic]), **getattr(request, "param", {}))
     none = (0,) * PARTITIONS
     return Stitched(topic, gateway, rules, {"c1": kafka_c1, "c2": kafka_c2}, [LogPart("c1", topic, 1, none, none)])
 
@@ -204,6 +208,7 @@ def test_a_producer_goes_on_over_cuts_and_nothing_is_lost_or_doubled(apples: Sti
     assert sorted(value for each in stored for _, value in each) == sorted(steady.acknowledged)
 
 
+@pytest.mark.parametrize("apples", [{"request_timeout_s": 4.0}], indirect=True, ids=["soon given up"])
 def test_new_records_come_while_the_old_cluster_is_away_and_the_old_ones_afterwards(apples: Stitched) -> None:
     old = written(apples, "old", 30)
     apples.cut("c2")
@@ -386,3 +391,44 @@ def test_a_transactional_producer_aborts_once_at_most_when_its_topic_comes_back(
         assert aborts <= (stay > 1 and isinstance(producer, LibrdkafkaTransacting))
     producer.close()
     assert read_committed(apples.address, apples.topic) == sorted(expected)
+
+
+def test_a_java_consumer_finds_no_truncation_when_leaders_change_on_either_cluster(
+    apples: Stitched, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
+) -> None:
+    """It keeps the epochs of batches, and asks for their ends when it hears of a new one. Each cluster has its own."""
+    values = put(apples, "old")
+    with ThreadPoolExecutor(1) as background:
+        reading = background.submit(reads_once, apples, "meanwhile", 4 * EACH)
+        has_new_leaders(kafka_c1, apples.topic)
+        values += put(apples, "new epoch")
+        apples.cut("c2")
+        values += put(apples, "new cluster")
+        has_new_leaders(kafka_c2, apples.topic)
+        values += put(apples, "new epoch there")
+        assert reading.result(ANSWER_S + PATIENCE_S) == sorted(values)
+    assert reads_once(apples, "afterwards", 4 * EACH) == sorted(values)
+
+
+EACH = 40
+
+
+def put(into: Stitched, name: str) -> list[str]:
+    """Writes values of one name to both partitions."""
+    values = [f"{name} {number}" for number in range(EACH)]
+    produce(into.address, into.topic, values)
+    return values
+
+
+def reads_once(of: Stitched, group: str, count: int) -> list[str]:
+    """The values that a Java consumer gets: one that found a truncation would get some again."""
+    told = run_member("consumer", of.address, f"{of.topic}-{group}", [of.topic], count, metadata_max_age_ms="300")
+    assert told.faults == []
+    return sorted(told.values)
+
+
+def has_new_leaders(cluster: KafkaCluster, topic: str) -> None:
+    """With each start of its only broker a cluster has new epochs of leaders."""
+    cluster.stop()
+    cluster.start()
+    await_leaders(AdminClient({"bootstrap.servers": cluster.bootstrap}), topic, PARTITIONS)

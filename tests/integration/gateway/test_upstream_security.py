@@ -82,7 +82,7 @@ def test_a_login_is_renewed_before_the_broker_ends_it_and_no_connection_is_lost(
     producer = Producer({"bootstrap.servers": gateway.address, "linger.ms": 0, "enable.idempotence": True})
     faults: list[object] = []
     sent = 0
-    until = time.monotonic() + 1.5 * SHORT_LIFE_MS / 1000
+    until = time.monotonic() + 1.2 * SHORT_LIFE_MS / 1000
     while time.monotonic() < until:
         producer.produce(apples, f"{sent}", on_delivery=lambda error, _: faults.append(error) if error else None)
         producer.poll(0)

@@ -92,8 +92,8 @@ class LibrdkafkaTransacting:
         finally:
             consumer.close()
 
-    def commit(self) -> None:
-        self._do(lambda: self._producer.commit_transaction(ANSWER_S))
+    def commit(self, within_s: float = ANSWER_S) -> None:
+        self._do(lambda: self._producer.commit_transaction(within_s))
 
     def abort(self) -> None:
         self._do(lambda: self._producer.abort_transaction(ANSWER_S))

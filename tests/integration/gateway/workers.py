@@ -17,6 +17,7 @@ import grpc
 import psutil
 
 from local.leash import on_leash
+from mesh import durations
 from mesh.routing import RoutingTable
 from mesh.routing.codec import table_to_proto
 from mesh.rpc import admin, discovery, discovery_grpc
@@ -66,7 +67,7 @@ class Router(discovery_grpc.DiscoveryServiceServicer):
     def move(self, table: RoutingTable) -> None:
         """Returns when all members run it."""
         self.table = table
-        hold = discovery.HoldOrder(table=table_to_proto(table), hold_ms=HOLD_MS)
+        hold = discovery.HoldOrder(table=table_to_proto(table), timeout=durations.of_ms(HOLD_MS))
         self._order(discovery.WatchResponse(hold=hold), HELD)
         self._order(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=table.revision)), APPLIED)
 
@@ -98,6 +99,7 @@ class RunningWorkers:
             "LISTEN": self.address,
             "METRICS_LISTEN": self.management,
             "STATE_DIR": str(folder / "state"),
+            "DRAIN_TIMEOUT_S": "1",
             **settings,
         }
         environment = {f"KAFKA_MESH_GATEWAY_{name}": value for name, value in chosen.items()}

@@ -15,7 +15,7 @@ from local.clients import consume, produce
 from tests.fixtures.clusters import KafkaCluster
 
 WITHIN_S = 60
-QUIET_S = 20  # longer than a group needs to form
+QUIET_S = 10  # longer than a group needs to form
 
 
 @pytest.fixture

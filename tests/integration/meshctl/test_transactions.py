@@ -26,6 +26,8 @@ from tests.integration.gateway.transacting import LibrdkafkaTransacting, Transac
 from tests.integration.meshctl.conftest import Meshctl
 
 ANSWER_S = 30.0
+GIVEN_UP_S = 5.0
+"""So long an application waits for a commit that nobody will answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def test_a_decided_transaction_is_finished_while_all_gateways_are_gone_and_can_n
     monkeypatch.setattr(end, "finish_all", dies)
     monkeypatch.setattr(sweep, "finish", dies)
     with ThreadPoolExecutor(1) as elsewhere:
-        committing = elsewhere.submit(producer.commit)
+        committing = elsewhere.submit(producer.commit, GIVEN_UP_S)
 
         def decided() -> bool:
             return bool(shown(meshctl, "list", "--id-prefix", orchard.apples, "--state", "decided")["transactions"])

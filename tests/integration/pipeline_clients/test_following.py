@@ -17,6 +17,7 @@ import grpc.aio
 import pytest
 
 from local.example import create_topics
+from mesh import durations
 from mesh.rpc import replays
 from services.pipeline.driver_protocol.orders import Order
 from services.pipeline.serving import replays as following
@@ -118,7 +119,9 @@ async def copy_of(world: World, topic: str) -> str:
     """The name of a replay that copies a topic from c1 to c2."""
     copy = replays.ReplayToTopic(source_cluster="c1", cluster="c2")
     spec = replays.ReplaySpec(ranges=[replays.ReplayRange(topic=topic)], topic=copy)
-    started = await world.replays.StartReplay(replays.StartReplayRequest(spec=spec, wait_ms=1), timeout=CALL)
+    started = await world.replays.StartReplay(
+        replays.StartReplayRequest(spec=spec, wait=durations.of_ms(1)), timeout=CALL
+    )
     return started.name
 
 

@@ -21,6 +21,7 @@ import grpc.aio
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from mesh import durations
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.channels import open_channel
@@ -232,7 +233,7 @@ class ListeningControl(discovery_grpc.MemberReportServiceServicer):
         self._news = asyncio.Event()
 
     async def Report(self, request_iterator: Any, context: Any) -> AsyncIterator[discovery.RouterOrder]:
-        yield discovery.RouterOrder(hold_ms=self._hold_ms)
+        yield discovery.RouterOrder(hold_timeout=durations.of_ms(self._hold_ms))
         async for report in request_iterator:
             self._latest = report
             self._news.set()

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc.aio
 
+from mesh import durations
 from mesh.connection_security import Mechanism
 from mesh.rpc import users as pb
 from mesh.rpc import users_grpc
@@ -77,7 +78,7 @@ class Gateway:
                 page = await self._call.read()
                 assert isinstance(page, pb.UserTablePage)
                 self.sizes.append(len(page.users))
-                self.ages_ms.append(page.age_ms)
+                self.ages_ms.append(durations.whole_ms(page.age))
                 table = self._reader.take(page)
                 if table is not None:
                     return table

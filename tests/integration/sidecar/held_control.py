@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from mesh import durations
 from mesh.rpc import admin, events, instances, instances_grpc, subscriptions
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
@@ -98,7 +99,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.statuses.update({status.name: status for status in request.instances})
         self.reports = {report.name: report for report in request.subscriptions}
         response = instances.BeatResponse(superseded=bool(self.younger) and request.incarnation != self.younger)
-        response.next_beat_ms = self.next_beat_ms
+        response.next_beat.CopyFrom(durations.of_ms(self.next_beat_ms))
         if self.subscriptions is not None and self.subscriptions.digest != request.subscriptions_digest:
             response.subscriptions.CopyFrom(self.subscriptions)
         return response

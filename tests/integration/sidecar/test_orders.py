@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mesh import durations
 from mesh.rpc import events, instances
 from services.sidecar.control import control_link, order_follower
 from tests.fixtures.clusters import KafkaCluster
@@ -23,7 +24,7 @@ LAST = events.SidecarCommand(seek=events.SeekInstance(last=True))
 
 
 def drain(timeout_ms: int) -> events.SidecarCommand:
-    return events.SidecarCommand(drain=events.DrainInstance(timeout_ms=timeout_ms))
+    return events.SidecarCommand(drain=events.DrainInstance(timeout=durations.of_ms(timeout_ms)))
 
 
 @pytest.fixture(scope="module")

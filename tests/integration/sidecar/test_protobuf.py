@@ -100,7 +100,7 @@ def test_what_generated_classes_wrote_is_read(
     sidecar: SidecarWorld, kafka: Kafka, orders: str, schema_registry: SchemaRegistry, shop: ModuleType
 ) -> None:
     """The serializer registers descriptors, not text; the registry gives them back as they are."""
-    registry = SchemaRegistryClient({"url": schema_registry.url})
+    registry = SchemaRegistryClient({"url": schema_registry.url, "timeout": 30})
     context = SerializationContext(orders, MessageField.VALUE)
     order = shop.Order(id=7, buyer={"name": "Ann"}, stock={"a": 1})
     for message in (order, shop.Refund.Reason(text="late")):

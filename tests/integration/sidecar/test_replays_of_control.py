@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mesh import durations
 from mesh.rpc import replays
 from services.control.decisions.replays import commands as decisions
 from services.control.steady_clock import steady_clock
@@ -49,7 +50,7 @@ def to_source(topic: str, **fields: Any) -> replays.StartReplayRequest:
     spec = replays.ReplaySpec(
         ranges=[replays.ReplayRange(topic=topic)], dead_letters=True, source=replays.ReplayToSource(), **fields
     )
-    return replays.StartReplayRequest(spec=spec, reason="a test", wait_ms=1)
+    return replays.StartReplayRequest(spec=spec, reason="a test", wait=durations.of_ms(1))
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ async def test_one_sidecar_goes_on_where_another_was_and_nothing_comes_twice(
         async def has_ended() -> bool:
             return (await known(control, replay.name)).state == replays.REPLAY_STATE_DONE
 
-        await until(has_ended, "the other one has done the rest", within=60.0)
+        await until(has_ended, "the other one has done the rest", within=200.0)
         done = await known(control, replay.name)
     assert (done.member, done.partitions[0].records, done.description) == ("members/second", 20, "20 records")
     assert [one.value for one in await run(kafka.read, source, None)] == [b"%d" % n for n in range(20)]

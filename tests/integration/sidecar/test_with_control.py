@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mesh import durations
 from mesh.rpc import admin, events, instances
 from services.sidecar.control import control_link, order_follower
 from tests.fixtures.clusters import KafkaCluster
@@ -43,7 +44,7 @@ class Operator:
         request = instances.PlaceOrderRequest(
             target=target,
             command=events.SidecarCommand(**command),  # type: ignore[arg-type]
-            wait_ms=WAIT_MS,
+            wait=durations.of_ms(WAIT_MS),
             reason="a test",
         )
         placed = await self._control.instances.PlaceOrder(request, timeout=CALL)
@@ -115,7 +116,7 @@ async def test_an_instance_from_its_registration_to_its_removal(
         assert {"topic": orders, "partition": 0, "offset": 0} in json.loads(first.details_json)
         assert len(await run(instance.read_all, 3, timeout=5_000)) == 3
         await run(instance.commit)
-        drained = await operator.done(target, drain=events.DrainInstance(timeout_ms=5_000))
+        drained = await operator.done(target, drain=events.DrainInstance(timeout=durations.of_ms(5_000)))
         assert "all that it gave was committed" in drained.description
         await operator.done(target, resume=events.ResumeInstance())
         health = await operator.done(SIDECAR, check_health=events.CheckHealth())

@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from mesh import durations
 from mesh.rpc import admin, admin_grpc, replays, replays_grpc, routing
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
@@ -45,7 +46,9 @@ class Operator:
         self._clusters.RegisterCluster(admin.RegisterClusterRequest(spec=spec), timeout=CALL_S)
 
     def start(self, spec: replays.ReplaySpec) -> str:
-        return self._replays.StartReplay(replays.StartReplayRequest(spec=spec, wait_ms=1), timeout=CALL_S).name
+        return self._replays.StartReplay(
+            replays.StartReplayRequest(spec=spec, wait=durations.of_ms(1)), timeout=CALL_S
+        ).name
 
     def seen(self, name: str) -> replays.Replay:
         return self._replays.GetReplay(replays.GetReplayRequest(name=name), timeout=CALL_S)

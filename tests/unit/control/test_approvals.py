@@ -148,7 +148,7 @@ def test_two_kinds_of_things_narrow_together() -> None:
         (policy(rule(99)), "99 is no kind of change"),  # type: ignore[arg-type]
         (policy(rule(RULES, clusters=["two words"])), "'two words' is no name"),
         (policy(*[rule(RULES)] * 101), "101 rules, and 100 are possible"),
-        (policy(rule(RULES), expire_after_s=1), "1 is not from 60"),
+        (policy(rule(RULES), expire_after=timedelta(seconds=1)), "1 s is not from 60 s"),
         (policy(rule(RULES), automations=["two words"]), "is no principal"),
         (policy(rule(RULES, topic_prefixes=["a"] * 101)), "has 101 names"),
     ],

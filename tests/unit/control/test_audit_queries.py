@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from mesh import durations
 from mesh.rpc import audit
 from services.control.domain.audit.queries import (
     HOW_TO_START,
@@ -91,7 +92,7 @@ def test_the_table_is_as_far_as_its_slowest_partition() -> None:
         [SourceProgress("c1", "", ago(5)), SourceProgress("c2", "", ago(9))],
         NOW,
     )
-    assert (found.behind_events, found.behind_seconds, found.problem) == (15, 35.0, "")
+    assert (found.behind_events, durations.in_s(found.behind), found.problem) == (15, 35.0, "")
     assert found.complete_until.ToDatetime(UTC) == ago(40)
     assert found.pipeline_time.ToDatetime(UTC) == ago(5)
 

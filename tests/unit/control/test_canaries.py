@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mesh import durations
 from mesh.routing import NodeView
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField, NotAllowed
@@ -21,7 +22,7 @@ from services.control.domain.members.rollouts import Answer, Phase
 from services.control.domain.rules.edits import Create
 from tests.unit.control.worlds import rule, rule_set, table
 
-CANARY = canary_of(events.Canary(permille=100, try_ms=10_000), ["g1", "g2"])
+CANARY = canary_of(events.Canary(permille=100, duration=durations.of_ms(10_000)), ["g1", "g2"])
 REVISION = 7
 NOTHING = Counts()
 
@@ -37,7 +38,7 @@ def elsewhere(revision: int = 6) -> Trying:
 def test_what_is_left_out_is_filled_in() -> None:
     canary = canary_of(events.Canary(members=["members/g2", "g1"]), ["g1", "g2"])
     assert list(canary.members) == ["g1", "g2"]
-    assert (canary.permille, canary.try_ms, canary.max_more_errors_permille) == (1000, 60_000, 10)
+    assert (canary.permille, durations.whole_ms(canary.duration), canary.max_more_errors_permille) == (1000, 60_000, 10)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_what_is_left_out_is_filled_in() -> None:
     [
         (events.Canary(members=["g9"]), "members"),
         (events.Canary(permille=1001), "permille"),
-        (events.Canary(try_ms=999), "try_ms"),
+        (events.Canary(duration=durations.of_ms(999)), "duration"),
         (events.Canary(max_more_errors_permille=-1), "max_more_errors_permille"),
     ],
 )
@@ -99,12 +100,12 @@ def test_errors_that_say_nothing_about_it_do_not_end_it(tried: Counts, others: C
 
 def test_what_nobody_has_tried_is_given_up() -> None:
     assert judged(REVISION, CANARY, 10_000, {}).cause == "no gateway tried it"
-    by_name = canary_of(events.Canary(members=["g1", "g2"], try_ms=10_000), ["g1", "g2"])
+    by_name = canary_of(events.Canary(members=["g1", "g2"], duration=durations.of_ms(10_000)), ["g1", "g2"])
     judgement = judged(REVISION, by_name, 10_000, {"g1": trying(), "g2": elsewhere()})
     assert (judgement.outcome, judgement.cause) == (Outcome.ABORT, "it was not tried by g2")
 
 
 def test_gateways_that_do_not_take_part_say_nothing_about_it() -> None:
-    by_name = canary_of(events.Canary(members=["g1"], try_ms=10_000), ["g1", "g2"])
+    by_name = canary_of(events.Canary(members=["g1"], duration=durations.of_ms(10_000)), ["g1", "g2"])
     refusing = Trying(Answer(REVISION, Phase.REFUSED, "x"))
     assert judged(REVISION, by_name, 10_000, {"g1": trying(), "g2": refusing}) == PROMOTE

@@ -10,6 +10,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.rpc import admin, events
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.store.drafts import Caller, Draft
@@ -56,7 +57,7 @@ class Carried:
 
 
 async def test_a_change_that_is_being_cancelled_is_not_carried_out() -> None:
-    scheduled = events.ChangeScheduled(name=NAME, may_be_late_s=600)
+    scheduled = events.ChangeScheduled(name=NAME, may_be_late=durations.of_s(600))
     scheduled.time.FromDatetime(NOW + timedelta(seconds=1))
     scheduled.command.Pack(admin.RemoveRuleRequest(name="rules/r1"))
     journal, carried = SlowJournal(events.Event(position=1, change_scheduled=scheduled)), Carried()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.record_rules import RecordRule
 from mesh.routing import Place
 from mesh.rpc import drains, events, record_rules, topic_moves
@@ -47,7 +48,9 @@ from tests.unit.control.worlds import table
 
 NAME = "drains/1"
 NOW = datetime(2026, 11, 30, 3, 30, tzinfo=UTC)
-SPEC = drains.DrainSpec(source_cluster="c1", target_cluster="c2", at_once=2, hold_budget_ms=1000, cuts_at_most=3)
+SPEC = drains.DrainSpec(
+    source_cluster="c1", target_cluster="c2", at_once=2, hold_budget=durations.of_ms(1000), cuts_at_most=3
+)
 TABLE = table("apples->c1", "bananas->c1", "cherries->c1", "dates->c2")
 Move = topic_moves.MoveWithRecords
 
@@ -179,7 +182,7 @@ def test_a_cancelled_drain_ends_when_no_move_is_under_way() -> None:
         resumed(known, NAME)
     moved = events.DrainMoveEnded(name=NAME, topic="apples", confirmed=True)
     assert outcome(after(begun("apples"), cancel, moved).get(NAME)) == CANCELLED
-    with pytest.raises(Unknown, match="no drain 'drains/2' is known"):
+    with pytest.raises(Unknown, match="drain 'drains/2' is not known"):
         cancelled(known, "drains/2")
 
 
@@ -219,10 +222,16 @@ def test_a_topic_has_moved_when_its_move_has_a_certificate() -> None:
     good = topic_moves.TopicMoveCertificate(confirmed=True, partitions=[proof])
     assert step_of(drain, topic, open_ones(move("apples"))) is None
     assert step_of(drain, topic, ended_ones(move("apples", DONE, cuts=cuts))) is None
-    step = step_of(drain, topic, ended_ones(move("apples", DONE, cuts=cuts, certificate=good, pause_ms=400)))
-    assert step == events.DrainMoveEnded(name=NAME, topic="apples", pause_ms=400, records=9, confirmed=True)
+    step = step_of(
+        drain, topic, ended_ones(move("apples", DONE, cuts=cuts, certificate=good, pause=timedelta(milliseconds=400)))
+    )
+    assert step == events.DrainMoveEnded(
+        name=NAME, topic="apples", pause=durations.of_ms(400), records=9, confirmed=True
+    )
     assert not distrusts(step)
-    late = step_of(drain, topic, ended_ones(move("apples", DONE, cuts=cuts, certificate=good, pause_ms=1400)))
+    late = step_of(
+        drain, topic, ended_ones(move("apples", DONE, cuts=cuts, certificate=good, pause=timedelta(milliseconds=1400)))
+    )
     assert late is not None and "producers waited 1400 ms, and the bound is 1000 ms" in late.problem
     bad = topic_moves.TopicMoveCertificate(differences=["partition 0 differs"])
     step = step_of(drain, topic, ended_ones(move("apples", DONE, cuts=cuts, certificate=bad)))
@@ -247,7 +256,7 @@ def test_a_topic_whose_move_did_not_get_there_stays_with_the_reason() -> None:
         ({"source_cluster": "c9"}, "cluster 'c9' is not registered"),
         ({"target_cluster": "c1"}, "'c1' is the cluster to drain"),
         ({"at_once": 11}, "11 is not from 0 to 10; 0 means 2"),
-        ({"hold_budget_ms": -1}, "-1 is not from 0 to 10000; 0 means 1000"),
+        ({"hold_budget": timedelta(milliseconds=-1)}, "-1 ms is not from 0 to 10000 ms; 0 means 1000 ms"),
         ({"bytes_per_second": 1}, "gives 2 copies less than a byte each"),
         ({"window": drains.DrainWindow(from_minute=1, to_minute=1440)}, "not both from 0 to 1439"),
         ({"window": drains.DrainWindow(from_minute=1, to_minute=1)}, "begins and ends at the same minute"),
@@ -261,7 +270,7 @@ def test_an_order_with_a_wrong_field_is_refused_with_the_right_values(fields: di
 
 def test_an_order_gets_its_defaults() -> None:
     found = completed(drains.DrainSpec(source_cluster="c1", target_cluster="c2"), ["c1", "c2"])
-    assert (found.at_once, found.hold_budget_ms, found.cuts_at_most) == (2, 1000, 3)
+    assert (found.at_once, durations.whole_ms(found.hold_budget), found.cuts_at_most) == (2, 1000, 3)
     found.bytes_per_second = 10_000_001
     assert move_of(found, "apples").bytes_per_second == 5_000_000
 

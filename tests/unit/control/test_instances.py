@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from mesh import durations
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.sidecars.instances import MAX_INSTANCES, READ_FORMATS, name_of, registered
@@ -31,7 +33,7 @@ FULL = {
     "offset_reset": "earliest",
     "auto_commit": True,
     "min_bytes": -1,
-    "request_wait_ms": 1000,
+    "request_wait": durations.of_s(1),
     "group_instance_id": "static-1",
     "group_protocol": "consumer",
     "paused": True,
@@ -78,7 +80,7 @@ def test_all_six_formats_are_known(format_: str) -> None:
         ({"group_protocol": "share"}, "instance.group_protocol"),
         ({"group_instance_id": "i" * 256}, "instance.group_instance_id"),
         ({"min_bytes": -2}, "instance.min_bytes"),
-        ({"request_wait_ms": -1}, "instance.request_wait_ms"),
+        ({"request_wait": timedelta(milliseconds=-1)}, "instance.request_wait"),
         ({"topics": ["orders", ""]}, "instance.topics[1]"),
         ({"topics": ["t"] * 1001}, "instance.topics"),
         ({"topic_pattern": "x" * 4001}, "instance.topic_pattern"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mesh import durations
 from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.rpc import events, record_rules
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
@@ -83,7 +84,7 @@ def test_clusters_have_to_be_registered() -> None:
         ({"topic": "__consumer_offsets"}, "kept by Kafka or by the mesh"),
         ({"topic": "mesh.events"}, "kept by Kafka or by the mesh"),
         ({"group_offsets": record_rules.GroupOffsets(group_regex="(")}, "is not an RE2 expression"),
-        ({"group_offsets": record_rules.GroupOffsets(sync_interval_ms=5)}, "5 is not between 100"),
+        ({"group_offsets": record_rules.GroupOffsets(sync_interval=durations.of_ms(5))}, "5 ms is not between 100"),
         ({"transforms": [record_rules.Transform()]}, "say which"),
         ({"transforms": [record_rules.Transform(drop_header="")]}, r"transforms\[0\].drop_header: needs 1 to"),
         ({"filter": "headers.kind = 'order'"}, "mirror.filter: .*at character"),

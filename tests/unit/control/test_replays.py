@@ -141,7 +141,7 @@ def test_its_member_alone_tells_of_it(mesh: Mesh) -> None:
     with pytest.raises(NotAllowed, match="is done; 's1' has to drop it"):
         check_report(mesh.view.replays, report, "s1")
     assert check_report(mesh.view.replays, replays.ReportReplayRequest(name=name, state=DONE), "s1") is None
-    with pytest.raises(Unknown, match="never started, or so old that only the log tells of it"):
+    with pytest.raises(Unknown, match="never begun, or so old that only the log tells of it"):
         check_report(mesh.view.replays, replays.ReportReplayRequest(name="replays/none"), "s1")
 
 

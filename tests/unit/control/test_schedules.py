@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.rpc import admin, events, routing
 from services.control.domain.change_control import schedules
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
@@ -45,7 +46,7 @@ def names(found: list[events.Event]) -> list[str]:
 
 def test_a_command_is_kept_as_it_came() -> None:
     event = schedules.schedule({}, "s1", asked(), NOON)
-    assert (event.name, event.may_be_late_s) == ("schedules/s1", 600)
+    assert (event.name, durations.whole_s(event.may_be_late)) == ("schedules/s1", 600)
     assert event.time.ToDatetime(UTC) == NOON + timedelta(seconds=60)
     assert schedules.command_of(event.command) == SET
 
@@ -65,8 +66,8 @@ def test_a_command_is_kept_as_it_came() -> None:
         (asked(with_options(validate_only=True)), "command.options.validate_only"),
         (asked(with_options(wait_for=admin.WAIT_FOR_ALL_MEMBERS)), "command.options.wait_for"),
         (asked(admin.SetRuleRequest(target_cluster="c" * 300_000)), "command"),
-        (asked(may_be_late_s=-1), "may_be_late_s"),
-        (asked(may_be_late_s=86_401), "may_be_late_s"),
+        (asked(may_be_late=timedelta(seconds=-1)), "may_be_late"),
+        (asked(may_be_late=timedelta(seconds=86_401)), "may_be_late"),
     ],
 )
 def test_what_can_not_be_scheduled(request_: admin.ScheduleChangeRequest, field: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -118,7 +119,10 @@ def order(target: str = "instances/billing.one", **command: Any) -> events.Sidec
     [
         (order(pause={}), "consumer billing.one is to pause"),
         (order(resume={}), "consumer billing.one is to resume"),
-        (order(drain={"timeout_ms": 2500}), "consumer billing.one is to drain within 2.5 s"),
+        (
+            order(drain={"timeout": timedelta(seconds=2.5)}),
+            "consumer billing.one is to drain within 2.5 s",
+        ),
         (
             order(
                 configure={

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from mesh import durations
 from mesh.rpc import events, instances
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.sidecars import orders as sidecar_orders
@@ -177,7 +178,7 @@ def overdue(mesh: Mesh, seconds: float, leading_since: datetime = LONG_AGO, *, h
 
 
 def test_a_sidecar_may_begin_until_the_order_expires_and_has_the_time_to_carry_it_out(mesh: Mesh) -> None:
-    order = mesh.orders(expire_ms=1000)
+    order = mesh.orders(expire_after=timedelta(seconds=1))
     assert sidecar_orders.can_begin(order, NOON + timedelta(seconds=1))
     assert not sidecar_orders.can_begin(order, NOON + timedelta(seconds=1.1))
     assert overdue(mesh, 35.9) == []
@@ -185,20 +186,20 @@ def test_a_sidecar_may_begin_until_the_order_expires_and_has_the_time_to_carry_i
 
 
 def test_a_drain_has_its_own_time_beyond_that(mesh: Mesh) -> None:
-    order = mesh.orders(DRAIN, expire_ms=1000)
-    assert order.command.drain.timeout_ms == 30_000  # what was left unsaid is said in the log
+    order = mesh.orders(DRAIN, expire_after=timedelta(seconds=1))
+    assert durations.whole_ms(order.command.drain.timeout) == 30_000  # what was left unsaid is said in the log
     assert overdue(mesh, 65.9) == []
     assert overdue(mesh, 66.1) == [order.name]
 
 
 def test_a_sidecar_that_is_silent_is_not_waited_for_so_long(mesh: Mesh) -> None:
-    order = mesh.orders(DRAIN, expire_ms=1000)
+    order = mesh.orders(DRAIN, expire_after=timedelta(seconds=1))
     assert overdue(mesh, 5.9, heard=False) == []
     assert overdue(mesh, 6.1, heard=False) == [order.name]
 
 
 def test_after_control_was_away_sidecars_have_the_time_to_come_back(mesh: Mesh) -> None:
-    order = mesh.orders(expire_ms=1000)
+    order = mesh.orders(expire_after=timedelta(seconds=1))
     back = NOON + timedelta(seconds=600)
     assert overdue(mesh, 629, leading_since=back) == []
     assert overdue(mesh, 630, leading_since=back) == [order.name]
@@ -243,7 +244,11 @@ def levels(**said: str) -> events.SidecarCommand:
         (seek(first=False), ONE, "command.seek.first"),
         (seek(last=True, topic="t" * 256), ONE, "command.seek.topic"),
         (seek(time={"seconds": -1}), ONE, "command.seek.time"),
-        (events.SidecarCommand(drain=events.DrainInstance(timeout_ms=600_001)), ONE, "command.drain.timeout_ms"),
+        (
+            events.SidecarCommand(drain=events.DrainInstance(timeout=durations.of_ms(600_001))),
+            ONE,
+            "command.drain.timeout",
+        ),
         (levels(), "members/s1", "command.set_log_levels.levels"),
         (levels(mesh="loud"), "members/s1", "command.set_log_levels.levels[mesh]"),
         (levels(**{"": "INFO"}), "members/s1", "command.set_log_levels.levels"),
@@ -270,11 +275,11 @@ def test_where_an_instance_can_be_told_to_go_on(mesh: Mesh, command: events.Side
 
 @pytest.mark.parametrize(
     ("field", "said"),
-    [("wait_ms", -1), ("wait_ms", 60_001), ("expire_ms", -1), ("expire_ms", 86_400_001)],
+    [("wait", -1), ("wait", 60_001), ("expire_after", -1), ("expire_after", 86_400_001)],
 )
 def test_times_have_bounds(mesh: Mesh, field: str, said: int) -> None:
     with pytest.raises(InvalidField) as refused:
-        mesh.orders(PAUSE, ONE, **{field: said})
+        mesh.orders(PAUSE, ONE, **{field: timedelta(milliseconds=said)})
     assert refused.value.field == field
 
 
@@ -315,7 +320,7 @@ def test_orders_are_listed_by_target_and_by_whether_they_are_open(mesh: Mesh) ->
     health = mesh.orders(HEALTH, "members/s2")
     mesh.reports(first, DONE)
     known = mesh.view.orders
-    assert [each.name for each in known.newest(ONE)] == [second.name, first.name]
+    assert [each.name for each in known.newest_for(ONE)] == [second.name, first.name]
     assert [each.name for each in known.newest(open_only=True)] == [health.name, second.name]
 
 

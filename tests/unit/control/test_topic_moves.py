@@ -180,7 +180,7 @@ def test_topics_that_cant_be_copied_with_their_offsets_are_refused(
 
 def test_a_cut_begins_when_the_copy_takes_a_tenth_of_the_budget_for_its_tail() -> None:
     move = after(STARTED)[0].get(NAME)
-    move.spec.hold_budget_ms = 1000
+    move.spec.hold_budget.FromSeconds(1)
     said = record_rules.RecordRuleProgress(lag=20_000, partition_count=1, tail_ms=100)
     assert is_near(move, said)
     said.tail_ms = 101

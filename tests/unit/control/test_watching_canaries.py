@@ -44,7 +44,7 @@ async def test_a_control_that_begins_to_lead_waits_for_gateways_that_are_on_thei
 ) -> None:
     monkeypatch.setattr(canaries_module, "LOOK_EVERY", 0.001)
     change = events.Event(position=REVISION)
-    change.rule_set_changed.canary.try_ms = 1000
+    change.rule_set_changed.canary.duration.FromSeconds(1)
     change.time.FromDatetime(NOW - timedelta(minutes=1))
     journal = SimpleNamespace(view=SimpleNamespace(rollout=change), why_not_leading="")
     members, ends = Members(), Ends()

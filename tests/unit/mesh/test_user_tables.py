@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mesh import durations
 from mesh.connection_security import Mechanism
 from mesh.rpc import users as pb
 from mesh.rpc.channels import MAX_MESSAGE_BYTES
@@ -80,7 +81,7 @@ def test_a_page_without_users_confirms_the_very_same_table() -> None:
     reader, sent = PageReader(), table(3, "a")
     found = read(reader, sent.pages())
     [page] = sent.changes_since(sent, age_s=1.5)
-    assert (page.whole, len(page.users), page.age_ms) == (False, 0, 1500)
+    assert (page.whole, len(page.users), durations.whole_ms(page.age)) == (False, 0, 1500)
     assert read(reader, [page]) is found
 
 

@@ -82,7 +82,7 @@ def test_that_there_is_more_is_said(control: ScriptedControl, meshctl: Meshctl) 
 
 
 def test_a_table_that_is_behind_is_told_of(control: ScriptedControl, meshctl: Meshctl) -> None:
-    control.answers["Query"] = answer(event(1), behind_seconds=300, behind_events=12)
+    control.answers["Query"] = answer(event(1), behind=timedelta(minutes=5), behind_events=12)
     until, events = meshctl("audit", "trail", "--topic", "orders").stderr.splitlines()
     assert until.startswith("The table is complete up to 2026-11-22 ")
     assert events == "12 events were still to be read then."

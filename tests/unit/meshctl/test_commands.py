@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
+from mesh import durations
 from mesh.rpc import admin, events, routing
 from mesh.wording import match_text
 from meshctl.commands.rule_options import CLIENTS, MATCHES
@@ -234,7 +235,7 @@ def test_setting_a_rule_shows_the_topics_that_moved(control: ScriptedControl, me
         rules=[rule("a", "apples", "c2", 1)],
         moves=[admin.TopicMove(topic="apples-1", from_cluster="c1", to_cluster="c2", partitions=3)],
         created_topics=["apples-1"],
-        switch_ms=12.4,
+        switch_duration=durations.of_ms(12.4),
     )
     result = meshctl("rule", "set", "--prefix", "apples", "--to", "c2", "--create-topics", "--expected-revision", "6")
     (request,) = control.requests("SetRule")
@@ -326,7 +327,7 @@ def test_testing_an_unreachable_cluster_ends_with_3(control: ScriptedControl, me
     assert result.exit_code == 3
     assert "cluster c1 does not answer: connection refused" in result.stderr
     found = admin.Cluster(state=admin.CLUSTER_STATE_REACHABLE, brokers=[admin.Broker(id=1, host="h", port=9)])
-    control.answers["TestCluster"] = admin.TestClusterResponse(cluster=found, topic_count=1, latency_ms=3)
+    control.answers["TestCluster"] = admin.TestClusterResponse(cluster=found, topic_count=1, latency=durations.of_ms(3))
     result = meshctl("cluster", "test", "--bootstrap", "h:9")
     assert result.exit_code == 0
     assert "h:9 answered in 3 ms" in result.output
@@ -425,7 +426,7 @@ def test_status_and_instances_show_what_control_knows(control: ScriptedControl, 
     )
     member = admin.Member(
         name="members/gateway-1", kind=admin.MEMBER_KIND_GATEWAY, address="127.0.0.1:19092", revision=7,
-        phase=admin.MEMBER_PHASE_HELD, client_count=4, lag_ms=3.2,
+        phase=admin.MEMBER_PHASE_HELD, client_count=4, lag=durations.of_ms(3.2),
     )  # fmt: skip
     control.answers["GetStatus"] = admin.MeshStatus(
         revision=7, pending_revision=8, last_position=9, published_position=8, members=[member], instances=[instance]
@@ -466,8 +467,12 @@ def test_a_canary_is_begun_by_a_rule_command_and_ended_by_its_own(control: Scrip
     for options in shares:
         assert meshctl("rule", "set", *about, *options).exit_code == 0
     some, all_of_one, everybody = (request.options for request in control.requests("SetRule"))
-    assert (some.canary.permille, list(some.canary.members), some.canary.try_ms) == (25, ["g1"], 300_000)
-    assert (all_of_one.canary.permille, list(all_of_one.canary.members), all_of_one.canary.try_ms) == (1000, ["g2"], 0)
+    assert (some.canary.permille, list(some.canary.members), some.canary.duration.seconds) == (25, ["g1"], 300)
+    assert (all_of_one.canary.permille, list(all_of_one.canary.members), all_of_one.canary.duration.seconds) == (
+        1000,
+        ["g2"],
+        0,
+    )
     assert not everybody.HasField("canary")
 
     assert "everybody follows" in meshctl("canary", "promote").output

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from mesh import durations
 from mesh.rpc import drains, move_certificates, topic_moves
 from tests.unit.meshctl.scripted_control import ScriptedControl
 
@@ -39,7 +40,7 @@ def test_each_option_reaches_control(control: ScriptedControl, meshctl: Meshctl)
     window = drains.DrainWindow(from_minute=23 * 60 + 30, to_minute=300)
     assert request.spec == drains.DrainSpec(
         source_cluster="c1", target_cluster="c2", topics="shop.*", at_once=4, bytes_per_second=2_500_000,
-        window=window, hold_budget_ms=500, cuts_at_most=7, without_members=["g1"],
+        window=window, hold_budget=durations.of_ms(500), cuts_at_most=7, without_members=["g1"],
     )  # fmt: skip
     assert (request.validate_only, request.reason, bool(request.request_id)) == (False, "new disks", True)
 

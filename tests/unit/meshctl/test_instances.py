@@ -98,8 +98,8 @@ def test_an_instance_is_described(control: ScriptedControl, meshctl: Meshctl) ->
         (("pause", "billing.one"), {"pause": {}}),
         (("resume", "instances/billing.one"), {"resume": {}}),
         (("remove", "billing.one"), {"remove": {}}),
-        (("drain", "billing.one"), {"drain": {"timeout_ms": 30_000}}),
-        (("drain", "billing.one", "--within", "2.5"), {"drain": {"timeout_ms": 2500}}),
+        (("drain", "billing.one"), {"drain": {"timeout": "30s"}}),
+        (("drain", "billing.one", "--within", "2.5"), {"drain": {"timeout": "2.500s"}}),
         (("seek", "billing.one", "--first"), {"seek": {"first": True}}),
         (("seek", "billing.one", "--last", "--topic", "t"), {"seek": {"topic": "t", "last": True}}),
         (
@@ -135,7 +135,12 @@ def test_an_order_says_what_was_typed(
     assert result.exit_code == 0, result.output
     request = asked(control, "PlaceOrder")
     assert MessageToDict(request.command, preserving_proto_field_name=True) == command
-    assert (request.target, request.wait_ms, request.expire_ms, request.reason) == (ONE.name, 3000, 60_000, "because")
+    assert (request.target, request.wait.seconds, request.expire_after.seconds, request.reason) == (
+        ONE.name,
+        3,
+        60,
+        "because",
+    )
     assert len(request.request_id) == 36
     assert result.output.endswith(": done, as told\n")
 
@@ -237,7 +242,7 @@ def test_a_call_is_not_cut_short_while_it_waits(control: ScriptedControl, meshct
 def test_orders_are_listed_newest_first_as_control_has_them(control: ScriptedControl, meshctl: Meshctl) -> None:
     placed = [order()(instances_pb.PlaceOrderRequest()) for _ in range(2)]
     placed[0].command.pause.SetInParent()
-    placed[1].command.drain.timeout_ms = 1000
+    placed[1].command.drain.timeout.FromSeconds(1)
     control.answers["ListOrders"] = instances_pb.ListOrdersResponse(orders=placed)
     shown = meshctl("instances", "orders", "billing.one", "--open", "-n", "5")
     assert [line[:5] for line in lines(shown)[1:]] == [
@@ -269,7 +274,7 @@ def test_a_sidecar_is_asked_and_its_answer_is_shown(
     assert shown.exit_code == 0, shown.output
     request = asked(control, "PlaceOrder")
     assert MessageToDict(request.command, preserving_proto_field_name=True) == command
-    assert (request.target, request.expire_ms) == ("members/s1", 10_000)
+    assert (request.target, request.expire_after.seconds) == ("members/s1", 10)
     assert lines(shown)[2:] == [["ready", "true"], ["kafka.brokers", "a:1,", "b:2"], ["checks[0].name", "disk"]]
 
 

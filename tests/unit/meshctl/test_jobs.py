@@ -62,7 +62,7 @@ def test_a_loss_is_accepted_of_the_pipeline_that_runs_the_job(control: ScriptedC
     [request] = control.requests("PlaceOrder")
     loss = events.SidecarCommand(accept_loss=events.AcceptLoss(job="archive", topic="apples"))
     assert (request.target, request.command, request.reason) == ("pipelines/p1", loss, "the disk was full")
-    assert (request.wait_ms, request.expire_ms) == (50_000, 600_000)
+    assert (request.wait.seconds, request.expire_after.seconds) == (50, 600)
 
 
 def test_of_several_pipelines_one_has_to_be_named(control: ScriptedControl, meshctl: Meshctl) -> None:

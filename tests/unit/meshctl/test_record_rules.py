@@ -78,7 +78,7 @@ def test_a_mirror_is_made_of_its_options(control: ScriptedControl, meshctl: Mesh
                 {"redact_json_field": "card"},
                 {"drop_header": "x"},
             ],
-            "group_offsets": {"continuous": True, "group_regex": "b.*", "sync_interval_ms": 5000},
+            "group_offsets": {"continuous": True, "group_regex": "b.*", "sync_interval": "5s"},
             "keep_topics_in_step": False,
         },
         "start": {"time": "2026-11-21T19:00:00Z"},

@@ -125,7 +125,7 @@ def test_a_dry_run_shows_what_was_counted(control: ScriptedControl, meshctl: Mes
     counted.MergeFrom(ORDERS)
     control.answers["StartReplay"] = replay(DONE, counted, description="37 records")
     result = meshctl("replay", "start", "--to", "backend", "--topic", "orders", "--dry-run")
-    assert (result.exit_code, asked(control).spec.dry_run, asked(control).wait_ms) == (0, True, 55_000)
+    assert (result.exit_code, asked(control).spec.dry_run, asked(control).wait.seconds) == (0, True, 55)
     assert rows(result)[2] == ["orders", "0", "100", "500", "37"]
     control.answers["StartReplay"] = replay(pb.REPLAY_STATE_PENDING, description="waits for a member")
     waiting = meshctl("replay", "start", "--to", "backend", "--topic", "orders", "--dry-run")

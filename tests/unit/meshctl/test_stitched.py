@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from click.testing import Result
 
+from mesh import durations
 from mesh.rpc import record_rules, topic_moves, topics
 from tests.unit.meshctl.scripted_control import ScriptedControl
 
@@ -17,7 +18,9 @@ CUT = topic_moves.TopicMoveCut(partition=0, start=2, end=41, base=17, client_off
 def move(state: topic_moves.TopicMoveState.ValueType) -> topic_moves.MoveWithRecords:
     return topic_moves.MoveWithRecords(
         name="topicmoves/m1",
-        spec=topic_moves.TopicMoveSpec(topic="apples", target_cluster="c2", kind=STITCH, hold_budget_ms=700),
+        spec=topic_moves.TopicMoveSpec(
+            topic="apples", target_cluster="c2", kind=STITCH, hold_budget=durations.of_ms(700)
+        ),
         copy=record_rules.CopySpec(source_cluster="c1", topic="apples", target_cluster="c2", target_topic="apples"),
         state=state,
         cuts=[CUT],
@@ -38,7 +41,11 @@ def test_the_undo_of_a_stitched_move_is_one(control: ScriptedControl, meshctl: M
     control.answers["GetTopicMove"] = control.answers["StartTopicMove"] = move(topic_moves.TOPIC_MOVE_STATE_DONE)
     assert meshctl("topic", "move", "undo", "m1").exit_code == 0
     [request] = control.requests("StartTopicMove")
-    assert (request.spec.kind, request.spec.target_cluster, request.spec.hold_budget_ms) == (STITCH, "c1", 700)
+    assert (request.spec.kind, request.spec.target_cluster, request.spec.hold_budget.ToMilliseconds()) == (
+        STITCH,
+        "c1",
+        700,
+    )
 
 
 def test_a_move_shows_the_map_of_its_cut_and_so_does_its_certificate(

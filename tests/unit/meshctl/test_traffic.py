@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import Result
 
+from mesh import durations
 from mesh.rpc import traffic
 from meshctl.traffic import cells, growth, size
 from tests.unit.meshctl.scripted_control import ScriptedControl
@@ -16,7 +17,14 @@ from tests.unit.meshctl.scripted_control import ScriptedControl
 Meshctl = Callable[..., Result]
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FIGURES = traffic.TrafficFigures(
-    records=12_345, bytes=1_234_567, calls=678, errors=2, p50_ms=1.2345, p90_ms=9.9, p99_ms=123.4, max_ms=4_567.8
+    records=12_345,
+    bytes=1_234_567,
+    calls=678,
+    errors=2,
+    p50=durations.of_ms(1.2345),
+    p90=durations.of_ms(9.9),
+    p99=durations.of_ms(123.4),
+    max=durations.of_ms(4_567.8),
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh import durations
 from mesh.at_once import done_at_once
 from mesh.routing import (
     ExactName,
@@ -74,7 +75,7 @@ def test_a_table_reaches_data_planes_as_it_is_whatever_was_sent_before(tables: l
         apply, hold = read(encoder, Apply(table)), read(encoder, Hold(table, 7_000))
         canary = read(encoder, Try(table, 50))
         assert table_from_proto(apply.apply) == table
-        assert (table_from_proto(hold.hold.table), hold.hold.hold_ms) == (table, 7_000)
+        assert (table_from_proto(hold.hold.table), durations.whole_ms(hold.hold.timeout)) == (table, 7_000)
         assert (table_from_proto(canary.canary.table), canary.canary.permille) == (table, 50)
 
 

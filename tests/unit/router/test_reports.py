@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from mesh import durations
 from mesh.rpc import admin, discovery, discovery_grpc
 from services.router.change import Change
 from services.router.discovery import reports
@@ -33,7 +34,7 @@ class CountingControl(discovery_grpc.MemberReportServiceServicer):
     async def Report(
         self, request_iterator: AsyncIterator[discovery.RouterReport], context: object
     ) -> AsyncIterator[discovery.RouterOrder]:
-        yield discovery.RouterOrder(hold_ms=1)
+        yield discovery.RouterOrder(hold_timeout=durations.of_ms(1))
         async for self.last in request_iterator:
             self.reports += 1
 

@@ -26,6 +26,7 @@ from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, events
 from mesh.rpc.errors import RpcError
 from services.control.decisions.answers import ReplayedFailure
+from services.control.decisions.leading import looks
 from services.control.decisions.short_ids import new_id
 from services.control.domain.change_control import schedules
 from services.control.domain.change_control.freezing import refusal
@@ -105,10 +106,7 @@ class Schedules:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(self._until_next_look())
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, self._until_next_look):
             try:
                 for event in schedules.due(self._journal.view.schedules, self.clock()):
                     await self._see_through(event)

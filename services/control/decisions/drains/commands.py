@@ -22,6 +22,7 @@ from prometheus_client import Counter, Gauge
 from mesh.record_rules import copy_of
 from mesh.rpc import drains, events
 from services.control.decisions.drains.surveys import Surveys
+from services.control.decisions.leading import looks
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.short_ids import new_id
 from services.control.decisions.topic_moves.commands import Batch, TopicMoveDecisions
@@ -155,10 +156,7 @@ class DrainDecisions:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             known = self._journal.view.drains.open
             open_gauge.set(len(known))
             waiting_gauge.set(sum(each.state == WAITING for drain in known.values() for each in drain.topics))

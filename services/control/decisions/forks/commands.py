@@ -1,4 +1,4 @@
-"""The making of forks: control finds the end of the past, creates the topic, and leads clients to its log."""
+"""Forks: control finds the end of the past, creates the topic, and leads clients to its log; or deletes all of that."""
 
 from __future__ import annotations
 
@@ -18,8 +18,16 @@ from services.control.domain.errors import Exists, Refusal, Unavailable
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.rules import edits
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
-from services.control.domain.stitches.forks import check_offsets, check_wanted, ended, fork_of, forked, past_of
-from services.control.domain.stitches.logs import STITCHES
+from services.control.domain.stitches.forks import (
+    check_offsets,
+    check_wanted,
+    fork_of,
+    fork_to_delete,
+    forked,
+    own_topics,
+    past_of,
+)
+from services.control.domain.stitches.logs import STITCHES, ended, identify, unidentified
 from services.control.domain.topic_moves.moves import Side, check_sides, refuse_differing, refuse_moving
 from services.control.domain.view import MeshView
 from services.control.store.drafts import CONTROL, Caller, Draft
@@ -31,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class ForkDecisions:
-    """The decision that makes a fork."""
+    """The decisions that make a fork and end it."""
 
     def __init__(
         self,
@@ -68,9 +76,10 @@ class ForkDecisions:
             here = await self._check_sides(table, wanted)
             past = past_of(table, wanted.source_topic, here.partitions)
             offsets = await self._offsets(wanted, past, here)
+            made_log = forked(table, wanted, past, offsets, made.stay, self.clock())
+            identify(made_log, await self._ids(table, made_log))
         except UnreachableError as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the fork is not made") from None
-        made_log = forked(table, wanted, past, offsets, made.stay, self.clock())
         fork = fork_of(made_log)
 
         async def command(rules: RuleSet) -> RuleSetDecision:
@@ -88,6 +97,38 @@ class ForkDecisions:
             raise
         return fork
 
+    async def delete(
+        self, topic: str, caller: Caller, answer: Callable[[topics.TopicFork], StoredAnswer | None]
+    ) -> topics.TopicFork:
+        """Deletes the topics with the fork's own records, then its log, then its rule.
+
+        If a cluster is away, nothing more is deleted, and a further call goes on.
+        """
+        view = await self._journal.first_time(caller)
+        table = view.state.effective
+        log_of_fork = fork_to_delete(table, topic)
+        refuse_moving(view.topic_moves, topic)
+        fork = fork_of(log_of_fork)
+        try:
+            for cluster, there in own_topics(log_of_fork).items():
+                if cluster in table.clusters:
+                    await self._connections.delete_topics(table.clusters[cluster], there)
+        except UnreachableError as error:
+            raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the fork is not deleted") from None
+        await self._end(topic, Caller(caller.actor, caller.reason, on_behalf_of=caller.on_behalf_of))
+
+        async def command(rules: RuleSet) -> RuleSetDecision:
+            route = rules.table.route(topic)
+            if route is None or route.rule.match != ExactName(topic):
+                return RuleSetDecision(None, rules.table, rules.table)
+            return rules.change(edits.Remove(route.rule.rule_id))
+
+        def remember(result: RuleChange | Refusal) -> StoredAnswer | None:
+            return None if isinstance(result, Refusal) else answer(fork)
+
+        await self._rules.change(command, ChangeWishes(accept_skip=True), caller, remember)
+        return fork
+
     async def _write(self, made: stitches.StitchedLog, caller: Caller, view: MeshView) -> None:
         source = made.fork_of
 
@@ -100,7 +141,9 @@ class ForkDecisions:
         await self._journal.append([Draft(STITCHES, change)], caller, view, rests_on=rests_on)
 
     async def _take_back(self, topic: str) -> None:
-        caller = Caller(CONTROL, "the rule of the fork was refused")
+        await self._end(topic, Caller(CONTROL, "the rule of the fork was refused"))
+
+    async def _end(self, topic: str, caller: Caller) -> None:
         await self._journal.append(
             [Draft(STITCHES, ended(topic))],
             caller,
@@ -146,6 +189,14 @@ class ForkDecisions:
                 return await self._since(wanted.time.ToDatetime(UTC), past, there)
             case _:
                 return {number: each.end for number, each in there.items()}
+
+    async def _ids(self, table: RoutingTable, made: stitches.StitchedLog) -> dict[str, dict[str, bytes]]:
+        """The topic ids of the parts, by cluster: a topic that is made anew there later is none of the past."""
+        return {
+            cluster: await self._connections.topic_ids(table.clusters[cluster], topics)
+            for cluster, topics in unidentified(made).items()
+            if cluster in table.clusters
+        }
 
     async def _since(
         self, time: datetime, past: Sequence[stitches.LogPart], there: Mapping[int, LogRange]

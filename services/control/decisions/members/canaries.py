@@ -16,6 +16,7 @@ from datetime import UTC
 import structlog
 from prometheus_client import Counter
 
+from mesh import durations
 from mesh.rpc import events
 from services.control.decisions.members.members import Members
 from services.control.decisions.members.rollouts import APPLY_TIMEOUT, SETTLE_TIME, Rollouts
@@ -90,7 +91,7 @@ class Canaries:
         trying = sum(each.answer.phase is Phase.TRYING for each in answered)
         return [
             f"{canary.permille / 10:g} % of the clients of {trying} of {len(chosen)} gateways try it for "
-            f"{canary.try_ms / 1000:g} s; then everybody follows, unless a gateway refuses it or errors rise"
+            f"{durations.in_s(canary.duration):g} s; then everybody follows, unless a gateway refuses it or errors rise"
         ]
 
     def _someone_is_coming(self) -> bool:
@@ -144,7 +145,7 @@ def refuse_while_tried(view: MeshView) -> None:
         canary = change.rule_set_changed.canary
         raise Conflict(
             "CANARY_RUNNING",
-            f"revision {change.position} of {change.actor} is being tried for {canary.try_ms / 1000:g} s: wait for its "
-            "end, or end it with `meshctl canary promote` or `meshctl canary abort`, then retry",
+            f"revision {change.position} of {change.actor} is being tried for {durations.in_s(canary.duration):g} s: "
+            "wait for its end, or end it with `meshctl canary promote` or `meshctl canary abort`, then retry",
             {"revision": str(change.position)},
         )

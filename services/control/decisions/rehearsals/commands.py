@@ -23,6 +23,7 @@ from mesh.rehearsals.words import candidate_topic
 from mesh.routing import Place
 from mesh.routing.policies import REHEARSAL_POLICY
 from mesh.rpc import events, rehearsals
+from services.control.decisions.leading import looks
 from services.control.decisions.members.members import Members
 from services.control.decisions.short_ids import new_id
 from services.control.decisions.topics.looking import Looking
@@ -145,10 +146,7 @@ class RehearsalDecisions:
 
     async def run(self) -> None:
         """Leads each rehearsal to its end, for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             found = rehearsals_of(self._journal.view.state.effective)
             open_gauge.set(len(found))
             ids = {each.rehearsal_id for each in found.values()}

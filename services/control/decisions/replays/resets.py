@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from mesh import durations
 from mesh.instance_names import INSTANCES
 from mesh.routing import InvalidRuleError
 from mesh.rpc import events, replays
@@ -96,7 +97,9 @@ class OffsetResets:
                 await self._forget(instance, name)
                 continue
             command = events.SidecarCommand(resume=events.ResumeInstance())
-            request = instances_pb.PlaceOrderRequest(target=instance, command=command, expire_ms=GO_ON_EXPIRES_MS)
+            request = instances_pb.PlaceOrderRequest(
+                target=instance, command=command, expire_after=durations.of_ms(GO_ON_EXPIRES_MS)
+            )
             await self._orders.place(request, Caller(CONTROL, f"{name} has ended"), lambda _order: None, name)
 
     async def _forget(self, instance: str, replay: str) -> None:
@@ -118,7 +121,7 @@ class OffsetResets:
 
     async def _reset(self, replay: replays.Replay) -> str:
         group = replay.spec.group.group
-        drain = events.SidecarCommand(drain=events.DrainInstance(timeout_ms=DRAIN_MS))
+        drain = events.SidecarCommand(drain=events.DrainInstance(timeout=durations.of_ms(DRAIN_MS)))
         placed = [await self._order(replay, instance, drain, "drain") for instance in replay.stopped]
         for order in placed:
             await self._outcome(order)
@@ -186,7 +189,7 @@ class OffsetResets:
         request = instances_pb.PlaceOrderRequest(
             target=target,
             command=command,
-            expire_ms=ORDER_EXPIRES_MS,
+            expire_after=durations.of_ms(ORDER_EXPIRES_MS),
             request_id=str(uuid.uuid5(NAMESPACE, f"{replay.name} {step} {target}")),
         )
         digest = hashlib.sha256(request.SerializeToString(deterministic=True)).digest()

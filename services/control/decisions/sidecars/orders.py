@@ -5,7 +5,6 @@ The leading control gives up orders that nobody carries out.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import structlog
 from prometheus_client import Counter
 
 from mesh.rpc import events, instances
+from services.control.decisions.leading import looks
 from services.control.decisions.short_ids import new_id
 from services.control.decisions.sidecars.following import OrderFollowing
 from services.control.decisions.sidecars.sidecars import Sidecars
@@ -98,10 +98,7 @@ class SidecarOrders:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             try:
                 await self.hand_over()
             except (Refusal, StoreUnavailableError, TimeoutError) as error:

@@ -27,6 +27,7 @@ from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events, standbys, topic_moves
 from mesh.topic_logs.batches import MINTED, Writer
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
+from services.control.decisions.leading import looks
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
@@ -197,10 +198,7 @@ class StandbyDecisions:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             known = self._journal.view.standbys
             self._problems = {name: why for name, why in self._problems.items() if name in known}
             for name, standby in known.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
 import structlog
@@ -10,10 +9,18 @@ from prometheus_client import Gauge
 
 from mesh.rpc import events
 from mesh.stitches import LogPart
+from services.control.decisions.leading import looks
 from services.control.decisions.stitches.retaining import Retaining
 from services.control.domain.errors import Refusal
-from services.control.domain.stitches.forks import ended, own_parts
-from services.control.domain.stitches.logs import STITCHES, dissolved, logs_of, to_watch
+from services.control.domain.stitches.logs import (
+    STITCHES,
+    dissolved,
+    ended,
+    is_other,
+    logs_of,
+    present_parts,
+    to_watch,
+)
 from services.control.domain.stitches.retention import place_of
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
@@ -40,35 +47,39 @@ class Expiry:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads. Control asks a cluster that is away again later."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             view = self._journal.view
             parts_gauge.set(sum(len(each.parts) for each in logs_of(view.state.effective).values()))
             moving = {each.spec.topic for each in view.topic_moves.open.values()}
             for topic, part in to_watch(view.state.effective, moving):
                 with contextlib.suppress(Refusal, StoreUnavailableError, TimeoutError, UnreachableError):
                     await self.check(topic, part)
-            for topic, own in own_parts(view.state.effective, moving):
+            for topic, present in present_parts(view.state.effective, moving):
                 with contextlib.suppress(Refusal, StoreUnavailableError, TimeoutError, UnreachableError):
-                    await self.check_fork(topic, own)
+                    await self.check_present(topic, present)
 
-    async def check_fork(self, topic: str, own: LogPart | None) -> None:
-        """Ends a fork whose own topic is gone, or to which no rule leads. Raises UnreachableError."""
-        place = ("", topic) if own is None else (own.cluster, own.topic)
+    async def check_present(self, topic: str, present: LogPart | None) -> None:
+        """Ends a log whose present topic is gone, or was made anew; and a fork to which no rule leads.
+
+        Raises UnreachableError.
+        """
+        place = ("", topic) if present is None else (present.cluster, present.topic)
         view = self._journal.view
-        if own is not None and await self._connections.partitions_of(
-            view.state.effective.clusters[own.cluster], own.topic
-        ):
+        found = b"" if present is None else await self._id_of(present)
+        if present is not None and not is_other(present, found):
             self._gone.discard(place)
             return
-        if place not in self._gone:  # a fork that is just made gets its rule last
+        if not found and place not in self._gone:  # a fork that is just made gets its rule last
             self._gone.add(place)
             return
         self._gone.discard(place)
-        await self._append(ended(topic), view, f"the topic of the fork {topic} is gone")
-        log.info("a fork has ended", topic=topic)
+        await self._append(ended(topic), view, f"topic {topic} is gone, or was made anew")
+        log.info("a stitched log has ended", topic=topic)
+
+    async def _id_of(self, part: LogPart) -> bytes | None:
+        """None: the cluster of the part has no such topic."""
+        cluster = self._journal.view.state.effective.clusters[part.cluster]
+        return (await self._connections.topic_ids(cluster, [part.topic])).get(part.topic)
 
     async def check(self, topic: str, part: LogPart) -> None:
         """Takes the oldest part of a log away if its cluster has no record of it any more. Raises UnreachableError."""
@@ -76,6 +87,8 @@ class Expiry:
         cluster = view.state.effective.clusters[part.cluster]
         count = await self._connections.partitions_of(cluster, part.topic)
         place = part.cluster, part.topic
+        if count and part.topic_id and is_other(part, await self._id_of(part)):
+            count = 0  # a topic that was made anew has none of the records
         if count is None and place not in self._gone:
             self._gone.add(place)
             return

@@ -10,6 +10,7 @@ from prometheus_client import Counter
 
 from mesh.routing import Place, UpstreamCluster
 from mesh.stitches import LogPart
+from services.control.decisions.leading import looks
 from services.control.domain.stitches.logs import in_force, log_of, logs_of
 from services.control.domain.stitches.retention import (
     RETENTION,
@@ -46,10 +47,7 @@ class Retaining:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             self._away.clear()
             logs = logs_of(self._journal.view.state.effective)
             self._troubles = {topic: reason for topic, reason in self._troubles.items() if topic in logs}

@@ -18,6 +18,7 @@ from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events, topic_moves
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.evidence import Evidence, evidence
+from services.control.decisions.leading import looks
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.topic_moves.certificates import changes
@@ -55,10 +56,7 @@ class Certificates:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             open_ones = to_certify(self._journal.view.topic_moves)
             names = {move.name for move in open_ones}
             self._attempts = {name: times for name, times in self._attempts.items() if name in names}
@@ -219,7 +217,7 @@ def _log(found: Evidence) -> topic_moves.TopicMoveLog:
 
 
 def _certificate(move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveCertificate:
-    certificate = topic_moves.TopicMoveCertificate(confirmed=True, positions=move.positions, pause_ms=move.pause_ms)
+    certificate = topic_moves.TopicMoveCertificate(confirmed=True, positions=move.positions, pause=move.pause)
     certificate.read_time.GetCurrentTime()
     return certificate
 

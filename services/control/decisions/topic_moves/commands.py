@@ -22,9 +22,11 @@ from functools import partial
 import structlog
 from prometheus_client import Counter, Gauge
 
+from mesh import durations
 from mesh.record_rules import copy_of
 from mesh.routing import ExactName, Place, RoutingTable
 from mesh.rpc import events, topic_moves
+from services.control.decisions.leading import looks
 from services.control.decisions.members.rollouts import Cut, CutMissedError
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
@@ -161,10 +163,7 @@ class TopicMoveDecisions:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             known = self._journal.view.topic_moves.open
             open_gauge.set(len(known))
             self._not_before = {name: at for name, at in self._not_before.items() if name in known}
@@ -300,7 +299,7 @@ class TopicMoveDecisions:
             name=move.name,
             state=DONE,
             revision=view.rules_revision if change is None else change.revision,
-            pause_ms=0 if change is None else round(change.switch_ms),
+            pause=durations.of_ms(0 if change is None else round(change.switch_ms)),
         )
         await self._append(move.name, end, Caller(CONTROL))
 

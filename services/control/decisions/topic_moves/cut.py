@@ -9,11 +9,13 @@ from itertools import islice
 
 import structlog
 
+from mesh import durations
 from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
-from services.control.decisions.topic_moves.share_groups import ShareGroups
+from services.control.decisions.topic_moves.share_groups import ShareGroups, ShareGroupsOfParts
+from services.control.domain.topic_moves.moves import is_stitched
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.kept_texts import with_texts
@@ -48,7 +50,12 @@ class Groups:
         self._from, self._to = move.copy.topic, move.copy.target_topic
         transactional_id = f"mesh.move.{move.name.rpartition('/')[2]}"
         self._members = MemberOffsets(connection_settings(self._target), transactional_id)
-        self._shares = ShareGroups((self._source, self._from), (self._target, self._to), self._moves)
+        sides = (self._source, self._from), (self._target, self._to)
+        self._shares = (
+            ShareGroupsOfParts(*sides, self._moves, self._bases)
+            if is_stitched(move.spec)
+            else ShareGroups(*sides, self._moves)
+        )
         self.refused: dict[str, str] = {}
         """Groups whose positions the target did not take at the last attempt, with the reason."""
         self.before: Positions = {}
@@ -99,6 +106,11 @@ class Groups:
         )
         return list(islice(every, MOST_TOLD))
 
+    async def _bases(self) -> dict[int, int]:
+        """The ends of the target, at which the next part of a stitched log begins."""
+        count = await self._connections.partitions_of(self._target, self._to)
+        return await self._connections.log_ends(self._target, self._to, count or 0)
+
     def _moves(self, group: str) -> bool:
         rule = self._table.group_rule(group)
         return rule is None or not rule.shadow_topics
@@ -129,7 +141,7 @@ class TopicCut:
         record: Callable[[events.TopicMoveCutReached], Awaitable[None]],
     ) -> None:
         """`starts`: the first offset of each partition of the source; `record`: writes the cut into the log."""
-        self.budget_s = move.spec.hold_budget_ms / 1000
+        self.budget_s = durations.whole_ms(move.spec.hold_budget) / 1000
         self._name = move.name
         self._record = record
         self._cuts: list[topic_moves.TopicMoveCut] = []

@@ -6,7 +6,6 @@ behind the cut. The mesh can't stop such a writer. The new log lacks these recor
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from datetime import UTC, datetime
 import structlog
 
 from mesh.rpc import events, topic_moves
+from services.control.decisions.leading import looks
 from services.control.domain.errors import Refusal
 from services.control.domain.topic_moves.moves import grown, to_watch
 from services.control.store.database import StoreUnavailableError
@@ -37,10 +37,7 @@ class OldLogs:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads. Control asks a cluster that is away again later."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             view = self._journal.view
             for move in to_watch(view.topic_moves, view.state.effective, self.clock()):
                 with contextlib.suppress(Refusal, StoreUnavailableError, TimeoutError, UnreachableError):

@@ -18,6 +18,7 @@ from services.control.domain.view import MeshView
 from services.control.store.journal import is_rehearsal
 from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.newer_groups import newer_groups
+from services.control.upstream.share_starts import keeps_share_starts
 
 SETTINGS = ("cleanup.policy", "message.timestamp.type", *RETENTION)
 
@@ -67,7 +68,8 @@ class Preparation:
         if there.partitions:
             logs = await self._connections.log_ranges(cluster, {name: there.partitions})
             check_target(topic, parts, there.place, logs[name])
-        await asyncio.gather(*(self._check_shares(topic, table, side.place) for side in (here, there)))
+        if not await keeps_share_starts(cluster):
+            await self._check_shares(topic, table, here.place)
 
     async def _check_shares(self, topic: str, table: RoutingTable, place: Place) -> None:
         groups = await newer_groups(table.clusters[place.cluster])

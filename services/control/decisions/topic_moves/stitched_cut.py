@@ -12,13 +12,14 @@ from datetime import datetime
 
 import structlog
 
+from mesh import durations
 from mesh.routing import Place, RoutingState, Stay
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.topic_moves.cut import LOOK_S, Groups, timed
 from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
 from services.control.domain.errors import Refusal
-from services.control.domain.stitches.logs import check_target, continued, in_force, log_of, set_to
+from services.control.domain.stitches.logs import check_target, continued, identify, in_force, log_of, set_to
 from services.control.upstream.connections import Connections, UnreachableError
 
 log = structlog.get_logger(__name__)
@@ -39,7 +40,7 @@ class StitchedCut:
         clock: Callable[[], datetime],
     ) -> None:
         """`starts`: the first offset of each partition of the source; `record`: writes the cut into the log."""
-        self.budget_s = move.spec.hold_budget_ms / 1000
+        self.budget_s = durations.whole_ms(move.spec.hold_budget) / 1000
         self._connections = connections
         self._move = move
         self._state = state
@@ -49,12 +50,16 @@ class StitchedCut:
         self._record = record
         self._clock = clock
         self._behind = ""
+        self._ids: dict[str, dict[str, bytes]] = {}
+        """The ids of the topics of both sides, by cluster."""
 
     async def reach(self) -> None:
         """Returns when the source has its end, the groups have their positions, and the log has its next part."""
         ends: dict[int, int] = {}
         try:
-            ends_ms, positions_ms = await asyncio.gather(timed(self._reach_ends(ends)), timed(self._reach_positions()))
+            ends_ms, positions_ms, _ = await asyncio.gather(
+                timed(self._reach_ends(ends)), timed(self._reach_positions()), self._find_ids()
+            )
             stored_ms = await timed(self._store(ends))
         except (UnreachableError, Refusal) as error:
             raise CutMissedError(str(error)) from error
@@ -80,6 +85,14 @@ class StitchedCut:
         while not await self._groups.follow():
             await asyncio.sleep(LOOK_S)
 
+    async def _find_ids(self) -> None:
+        copy, clusters = self._move.copy, self._state().effective.clusters
+        sides = (copy.source_cluster, copy.topic), (copy.target_cluster, copy.target_topic)
+        told = await asyncio.gather(
+            *(self._connections.topic_ids(clusters[cluster], [topic]) for cluster, topic in sides)
+        )
+        self._ids = {cluster: found for (cluster, _), found in zip(sides, told, strict=True)}
+
     async def _store(self, ends: Mapping[int, int]) -> None:
         copy, topic = self._move.copy, self._move.spec.topic
         target = Place(copy.target_cluster, copy.target_topic)
@@ -89,6 +102,7 @@ class StitchedCut:
         check_target(topic, () if route is None else in_force(log_of(table, topic), route.stay), target, there)
         bases = {number: each.end for number, each in there.items()}
         after = continued(table, topic, self._next_stay(), ends, bases, self._clock())
+        identify(after, self._ids)
         known = self._producers.known
         cuts = [
             topic_moves.TopicMoveCut(

@@ -174,8 +174,8 @@ class Looking:
         is_there = route is not None and Place(route.cluster, route.upstream_topic) == place
         return in_force(log, route.stay) if route is not None and is_there else ()
 
-    async def committed(self, groups: Collection[MeshGroup]) -> tuple[Committed, list[str]]:
-        """The offsets of these groups on the clusters that know them."""
+    async def committed(self, groups: Collection[MeshGroup]) -> tuple[Committed, set[str], list[str]]:
+        """The offsets of these groups on the clusters that know them; and the share groups among them."""
         wanted: dict[str, list[str]] = {}
         for group in groups:
             for cluster in group.clusters:
@@ -186,13 +186,13 @@ class Looking:
             if name in self._table.clusters
         }
         found, silent = await answers_of(asked)
-        return found, [str(each) for each in silent.values()]
+        return *_in_one(found), [str(each) for each in silent.values()]
 
     async def offsets(self, groups: Collection[MeshGroup]) -> GroupOffsets:
         """The offsets that members of these groups use, by the names that clients know."""
-        committed, silent = await self.committed(groups)
+        committed, shares, silent = await self.committed(groups)
         by_group: dict[str, dict[str, Mapping[int, int]]] = {} if silent else {each.name: {} for each in groups}
-        for topic, readers in reading(self._table, committed).items():
+        for topic, readers in reading(self._table, committed, shares).items():
             for group, offsets in readers.items():
                 by_group.setdefault(group, {})[topic] = offsets
         return GroupOffsets(by_group, tuple(silent))
@@ -273,7 +273,7 @@ class Looking:
         table = self._table
         asked = {name: self._committed_on(cluster) for name, cluster in table.clusters.items()}
         found, silent = await answers_of(asked)
-        return AllReaders(reading(table, found), {name: str(error) for name, error in silent.items()})
+        return AllReaders(reading(table, *_in_one(found)), {name: str(error) for name, error in silent.items()})
 
     async def _all_groups(self) -> AllGroups:
         return await self._groups_of(self._table.clusters.keys())
@@ -299,8 +299,8 @@ class Looking:
 
     async def _committed_on(
         self, cluster: UpstreamCluster, names: Collection[str] | None = None
-    ) -> dict[str, Mapping[tuple[str, int], int]]:
-        """The offsets of these groups, or of all. A share group commits none."""
+    ) -> tuple[dict[str, Mapping[tuple[str, int], int]], set[str]]:
+        """The offsets of these groups, or of all; and the share groups, which commit none."""
         newer = await newer_groups(cluster)
         shares = {name for name, group in newer.items() if group.seen.type is GroupType.SHARE}
         if names is None:
@@ -310,7 +310,7 @@ class Looking:
         else:
             shares &= set(names)
             committed = await self._connections.committed(cluster, [name for name in names if name not in shares])
-        return {**committed, **await self._share_offsets(cluster, {name: newer[name] for name in shares})}
+        return {**committed, **await self._share_offsets(cluster, {name: newer[name] for name in shares})}, shares
 
     async def _share_offsets(
         self, cluster: UpstreamCluster, groups: Mapping[str, NewerGroup]
@@ -328,3 +328,11 @@ class Looking:
             }
             for name, group in groups.items()
         }
+
+
+def _in_one(
+    told: Mapping[str, tuple[Mapping[str, Mapping[tuple[str, int], int]], set[str]]],
+) -> tuple[Committed, set[str]]:
+    """The offsets by cluster, and the share groups of all clusters."""
+    shares = {name for _, there in told.values() for name in there}
+    return {cluster: offsets for cluster, (offsets, _) in told.items()}, shares

@@ -120,7 +120,7 @@ def freshness(
     complete_until = None if None in times else min(filter(None, times), default=None)
     if complete_until is not None:
         found.complete_until.FromDatetime(complete_until)
-        found.behind_seconds = max((told - complete_until).total_seconds(), 0)
+        found.behind.FromTimedelta(max(told - complete_until, timedelta()))
     return found
 
 

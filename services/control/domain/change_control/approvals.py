@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from mesh import durations
 from mesh.rpc import access, events, grants, proposals
 from mesh.wording import change_kind_word
 from services.control.domain.access.grants import MOST_NAMES, NAME, PRINCIPAL
@@ -86,7 +87,7 @@ def fold_policy(known: proposals.ApprovalPolicy, event: events.Event) -> proposa
 
 
 def expiry_s(policy: proposals.ApprovalPolicy) -> int:
-    return policy.expire_after_s or USUAL_EXPIRY_S
+    return durations.whole_s(policy.expire_after) or USUAL_EXPIRY_S
 
 
 def _decided(policy: proposals.ApprovalPolicy) -> proposals.ApprovalPolicy:
@@ -101,10 +102,11 @@ def _check(policy: proposals.ApprovalPolicy) -> None:
         raise InvalidField("policy.rules", f"has {len(policy.rules)} rules, and {MOST_RULES} are possible")
     for number, rule in enumerate(policy.rules):
         _check_rule(f"policy.rules[{number}]", rule)
-    if policy.expire_after_s and not SHORTEST_EXPIRY_S <= policy.expire_after_s <= LONGEST_EXPIRY_S:
+    expiry_s = durations.whole_s(policy.expire_after)
+    if expiry_s and not SHORTEST_EXPIRY_S <= expiry_s <= LONGEST_EXPIRY_S:
         raise InvalidField(
-            "policy.expire_after_s",
-            f"{policy.expire_after_s} is not from {SHORTEST_EXPIRY_S} to {LONGEST_EXPIRY_S}; 0 means {USUAL_EXPIRY_S}",
+            "policy.expire_after",
+            f"{expiry_s} s is not from {SHORTEST_EXPIRY_S} s to {LONGEST_EXPIRY_S} s; 0 means {USUAL_EXPIRY_S} s",
         )
     if len(policy.automations) > MOST_NAMES:
         raise InvalidField("policy.automations", f"has {len(policy.automations)} names, and {MOST_NAMES} are possible")

@@ -1,6 +1,6 @@
 """The schedule aggregate: a command that control is to carry out later, once.
 
-Times are UTC. A command is due at its time. The command is missed if control was away until `may_be_late_s` after its
+Times are UTC. A command is due at its time. The command is missed if control was away until `may_be_late` after its
 time. Control decides the command when it is due, on the rules that are then in force.
 """
 
@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
 
+from mesh import durations
 from mesh.rpc import admin, events
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 
@@ -59,16 +60,15 @@ def schedule(
         )
     _check_time(request, now)
     _check_options(command_of(request.command))
-    if not 0 <= request.may_be_late_s <= LARGEST_LATENESS_S:
-        raise InvalidField(
-            "may_be_late_s",
-            f"{request.may_be_late_s} is not from 0 to {LARGEST_LATENESS_S}; 0 means {USUAL_LATENESS_S}",
-        )
+    late_s = durations.whole_s(request.may_be_late)
+    if not 0 <= late_s <= LARGEST_LATENESS_S:
+        text = f"{late_s} s is not from 0 to {LARGEST_LATENESS_S} s; 0 means {USUAL_LATENESS_S} s"
+        raise InvalidField("may_be_late", text)
     return events.ChangeScheduled(
         name=f"{SCHEDULES}/{identifier}",
         time=request.time,
         command=request.command,
-        may_be_late_s=request.may_be_late_s or USUAL_LATENESS_S,
+        may_be_late=durations.of_s(late_s or USUAL_LATENESS_S),
     )
 
 
@@ -103,7 +103,7 @@ def due(pending: Pending, now: datetime) -> list[events.Event]:
 
 
 def is_missed(event: events.Event, now: datetime) -> bool:
-    return now > _time(event) + timedelta(seconds=event.change_scheduled.may_be_late_s)
+    return now > _time(event) + timedelta(seconds=durations.whole_s(event.change_scheduled.may_be_late))
 
 
 def request_id_of(event: events.Event) -> str:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from mesh import durations
 from mesh.routing import RoutingTable
 from mesh.rpc import drains, events, topic_moves
-from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.sidecars.orders import newest_first
+from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.open_and_ended import OpenAndEnded
 from services.control.domain.topic_moves.moves import (
     COPYING,
     DONE,
     LARGEST_BUDGET_MS,
+    OUT_OF_BUDGET,
     USUAL_BUDGET_MS,
     WORDS,
     TopicMoves,
@@ -52,21 +54,10 @@ Step = events.DrainMoveEnded | events.DrainTopicLeft
 
 
 @dataclass(frozen=True, slots=True)
-class Drains:
-    """All known drains by name, oldest first. Nobody changes the messages in it."""
+class Drains(OpenAndEnded[drains.Drain]):
+    """All known drains."""
 
-    open: Mapping[str, drains.Drain] = field(default_factory=dict)
-    ended: Mapping[str, drains.Drain] = field(default_factory=dict)
-
-    def get(self, name: str) -> drains.Drain:
-        known = self.open.get(name) or self.ended.get(name)
-        if known is None:
-            raise Unknown(name, f"no drain {name!r} is known: {', '.join(self.open) or 'none'} are open")
-        return known
-
-    @property
-    def newest(self) -> list[drains.Drain]:
-        return sorted([*self.open.values(), *self.ended.values()], key=newest_first)
+    kind = "drain"
 
 
 def fold_drains(known: Drains, event: events.Event) -> Drains:
@@ -81,7 +72,7 @@ def fold_drains(known: Drains, event: events.Event) -> Drains:
         case "drain_move_ended":
             end = event.drain_move_ended
             return _with_topic(
-                known, end.name, end.topic, state=MOVED, pause_ms=end.pause_ms, records=end.records,
+                known, end.name, end.topic, state=MOVED, pause=end.pause.ToTimedelta(), records=end.records,
                 confirmed=end.confirmed, problem=end.problem,
             )  # fmt: skip
         case "drain_topic_left":
@@ -121,11 +112,11 @@ def completed(spec: drains.DrainSpec, clusters: Iterable[str]) -> drains.DrainSp
         raise InvalidField("spec.target_cluster", f"{spec.target_cluster!r} is the cluster to drain; name another one")
     whole = drains.DrainSpec()
     whole.CopyFrom(spec)
-    for name, usual, most in (
-        ("at_once", USUAL_AT_ONCE, MOST_AT_ONCE),
-        ("hold_budget_ms", USUAL_BUDGET_MS, LARGEST_BUDGET_MS),
-        ("cuts_at_most", USUAL_CUTS, MOST_CUTS),
-    ):
+    budget_ms = durations.whole_ms(spec.hold_budget)
+    if not 0 <= budget_ms <= LARGEST_BUDGET_MS:
+        raise InvalidField("spec.hold_budget", OUT_OF_BUDGET.format(budget_ms))
+    whole.hold_budget.CopyFrom(durations.of_ms(budget_ms or USUAL_BUDGET_MS))
+    for name, usual, most in (("at_once", USUAL_AT_ONCE, MOST_AT_ONCE), ("cuts_at_most", USUAL_CUTS, MOST_CUTS)):
         if not 0 <= getattr(spec, name) <= most:
             raise InvalidField(f"spec.{name}", f"{getattr(spec, name)} is not from 0 to {most}; 0 means {usual}")
         setattr(whole, name, getattr(spec, name) or usual)
@@ -217,7 +208,7 @@ def move_of(spec: drains.DrainSpec, topic: str) -> topic_moves.TopicMoveSpec:
         topic=topic,
         target_cluster=spec.target_cluster,
         bytes_per_second=spec.bytes_per_second // spec.at_once,
-        hold_budget_ms=spec.hold_budget_ms,
+        hold_budget=spec.hold_budget,
         without_members=spec.without_members,
     )
 
@@ -312,13 +303,14 @@ def counted(drain: drains.Drain) -> drains.Drain:
 
 
 def _ended(drain: drains.Drain, move: topic_moves.MoveWithRecords, problem: str) -> events.DrainMoveEnded:
-    bound = drain.spec.hold_budget_ms
-    if not problem and move.pause_ms > bound:
-        problem = f"producers waited {move.pause_ms} ms, and the bound is {bound} ms: gateways took long to switch"
+    bound = durations.whole_ms(drain.spec.hold_budget)
+    waited = durations.whole_ms(move.pause)
+    if not problem and waited > bound:
+        problem = f"producers waited {waited} ms, and the bound is {bound} ms: gateways took long to switch"
     return events.DrainMoveEnded(
         name=drain.name,
         topic=move.spec.topic,
-        pause_ms=move.pause_ms,
+        pause=move.pause,
         records=sum(each.source.records for each in move.certificate.partitions),
         confirmed=move.certificate.confirmed,
         problem=problem,

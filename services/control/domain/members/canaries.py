@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from mesh import durations
 from mesh.routing import RoutingTable, Subject
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField, NotAllowed
@@ -77,11 +78,9 @@ def canary_of(wanted: events.Canary, known: Collection[str]) -> events.Canary:
             raise InvalidField("options.canary.members", f"control knows no gateway {name!r} (it knows {names})")
     if not 0 <= wanted.permille <= 1000:
         raise InvalidField("options.canary.permille", f"{wanted.permille} is not between 1 and 1000 (0 counts as 1000)")
-    if wanted.try_ms and not SHORTEST_TRY_MS <= wanted.try_ms <= LONGEST_TRY_MS:
-        raise InvalidField(
-            "options.canary.try_ms",
-            f"{wanted.try_ms} is not between {SHORTEST_TRY_MS} (a second) and {LONGEST_TRY_MS} (a day)",
-        )
+    duration_ms = durations.whole_ms(wanted.duration)
+    if duration_ms and not SHORTEST_TRY_MS <= duration_ms <= LONGEST_TRY_MS:
+        raise InvalidField("options.canary.duration", f"{duration_ms} ms is not between a second and a day")
     if not 0 <= wanted.max_more_errors_permille <= 1000:
         raise InvalidField(
             "options.canary.max_more_errors_permille", f"{wanted.max_more_errors_permille} is not between 0 and 1000"
@@ -89,7 +88,7 @@ def canary_of(wanted: events.Canary, known: Collection[str]) -> events.Canary:
     return events.Canary(
         members=members,
         permille=wanted.permille or 1000,
-        try_ms=wanted.try_ms or DEFAULT_TRY_MS,
+        duration=durations.of_ms(duration_ms or DEFAULT_TRY_MS),
         max_more_errors_permille=wanted.max_more_errors_permille or DEFAULT_MORE_ERRORS,
     )
 
@@ -127,7 +126,7 @@ def judged(revision: int, canary: events.Canary, elapsed_ms: float, gateways: Ma
     tried, others = sum((each.tried for each in trying), Counts()), sum((each.others for each in trying), Counts())
     if tried.answered >= ENOUGH_REQUESTS and tried.permille > others.permille + canary.max_more_errors_permille:
         return Judgement(Outcome.ABORT, f"errors rose: {_share(tried)} where it is tried, {_share(others)} elsewhere")
-    if elapsed_ms < canary.try_ms:
+    if elapsed_ms < durations.whole_ms(canary.duration):
         return WAIT
     missing = sorted(set(canary.members) - {name for name, each in chosen.items() if each in trying})
     if missing:

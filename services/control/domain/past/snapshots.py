@@ -104,13 +104,21 @@ def _message_form(kind: type[Message]) -> _Form:
 
 
 def _dataclass_form(kind: Any) -> _Form:
-    types = get_type_hints(kind)
+    bases = [(get_origin(base), get_args(base)) for base in getattr(kind, "__orig_bases__", ())]
+    given = {of: said for base, known in bases for of, said in zip(base.__parameters__, known, strict=True)}
+    types = {name: _filled(each, given) for name, each in get_type_hints(kind).items()}
     forms = {each.name: _form_of(types[each.name]) for each in fields(kind)}
     return _Form(
         f"{kind.__name__}({','.join(f'{name}:{form.shape}' for name, form in forms.items())})",
         lambda value: [form.write(getattr(value, name)) for name, form in forms.items()],
         lambda values: kind(*(form.read(each) for form, each in zip(forms.values(), values, strict=True))),
     )
+
+
+def _filled(hint: Any, given: Mapping[Any, Any]) -> Any:
+    """A type with what its class gives for its variables."""
+    variables = getattr(hint, "__parameters__", ())
+    return hint[tuple(given[each] for each in variables)] if variables else hint
 
 
 def _mapping_form(key: _Form, value: _Form) -> _Form:

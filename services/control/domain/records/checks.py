@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from mesh import durations
 from mesh.re2_expressions import InvalidRe2Error, compiled
 from mesh.record_expressions import InvalidExpressionError, check_expression
 from mesh.record_transforms import InvalidTransformError, check_transform
@@ -155,10 +156,10 @@ def _check_group_offsets(field: str, wanted: record_rules.GroupOffsets) -> None:
         compiled(wanted.group_regex)
     except InvalidRe2Error as error:
         raise InvalidField(f"{field}.group_regex", str(error)) from None
-    interval = wanted.sync_interval_ms
+    interval = durations.whole_ms(wanted.sync_interval)
     if interval and not SHORTEST_SYNC_MS <= interval <= LONGEST_SYNC_MS:
-        text = f"{interval} is not between {SHORTEST_SYNC_MS} and {LONGEST_SYNC_MS}; 0 means 10 000"
-        raise InvalidField(f"{field}.sync_interval_ms", text)
+        text = f"{interval} ms is not between {SHORTEST_SYNC_MS} ms and {LONGEST_SYNC_MS} ms; 0 means 10 s"
+        raise InvalidField(f"{field}.sync_interval", text)
 
 
 def _check_offsets(field: str, wanted: record_rules.PartitionOffsets, spec: record_rules.RecordRuleSpec) -> None:

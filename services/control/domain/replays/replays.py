@@ -18,13 +18,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from mesh.rpc import events, replays
-from services.control.domain.errors import InvalidField, NotAllowed, Unknown
+from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.open_and_ended import OpenAndEnded
 from services.control.domain.replays.checks import check_partitions, is_of_control, is_of_pipelines
 from services.control.domain.replays.course import Key, key_of, merged, totals_of, without_partitions
 from services.control.domain.replays.profiles import TopicProfile, check_profiles, fitting
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.instances import NUL
-from services.control.domain.sidecars.orders import Orders, newest_first
+from services.control.domain.sidecars.orders import Orders
 
 REPLAYS = "replays"
 """The collection, in resource names. A replay's events are in the stream of its name."""
@@ -61,25 +62,15 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Replays:
-    """The replays that control knows, by replays/{replay}; the oldest first."""
+class Replays(OpenAndEnded[replays.Replay]):
+    """The replays that control knows, by replays/{replay}; the last `KEPT` ended ones, as they were at their end.
 
-    open: Mapping[str, replays.Replay] = field(default_factory=dict)
-    """The replays as in the log; their members report later progress (`decisions/replays/progress.py`)."""
-    ended: Mapping[str, replays.Replay] = field(default_factory=dict)
-    """The last `KEPT` ended replays, as they were at their end."""
+    Members report later progress of the open ones (`decisions/replays/progress.py`).
+    """
+
+    kind = "replay"
     stopped: Mapping[str, str] = field(default_factory=dict)
     """instances/{group}.{instance} -> the replay that has stopped it, until a sidecar has reported that it goes on."""
-
-    def get(self, name: str) -> replays.Replay:
-        replay = self.open.get(name) or self.ended.get(name)
-        if replay is None:
-            raise Unknown(name, f"replay {name!r} is not known: never started, or so old that only the log tells of it")
-        return replay
-
-    def newest(self, *, open_only: bool = False) -> list[replays.Replay]:
-        """The replays, the newest first."""
-        return sorted((*self.open.values(), *(() if open_only else self.ended.values())), key=newest_first)
 
     def of_member(self, member: str) -> list[replays.Replay]:
         """The replays that a member has to carry out, the oldest first; `member` is without "members/"."""

@@ -7,9 +7,11 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mesh import durations
 from mesh.instance_names import INSTANCES
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField
+from services.control.domain.open_and_ended import LAST_SECOND
 from services.control.domain.sidecars.deliveries import check_delivery, check_mask
 from services.control.domain.sidecars.instances import LONGEST_NAME, NUL, check_what_it_reads
 
@@ -27,8 +29,6 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MAX_LOGGERS = 100
 USUAL_DRAIN_MS = 30_000
 LONGEST_DRAIN_MS = 600_000
-LAST_SECOND = 253_402_300_799
-"""The last second of the year 9999, the last year that a google.protobuf.Timestamp knows."""
 
 
 def reads_only(command: events.SidecarCommand) -> bool:
@@ -107,12 +107,11 @@ def is_time(time: Timestamp) -> bool:
 
 
 def _check_drain(drain: events.DrainInstance) -> None:
-    if not 0 <= drain.timeout_ms <= LONGEST_DRAIN_MS:
-        raise InvalidField(
-            "command.drain.timeout_ms",
-            f"{drain.timeout_ms} is not from 0 to {LONGEST_DRAIN_MS}; 0 means {USUAL_DRAIN_MS}",
-        )
-    drain.timeout_ms = drain.timeout_ms or USUAL_DRAIN_MS
+    timeout_ms = durations.whole_ms(drain.timeout)
+    if not 0 <= timeout_ms <= LONGEST_DRAIN_MS:
+        text = f"{timeout_ms} ms is not from 0 to {LONGEST_DRAIN_MS} ms; 0 means {USUAL_DRAIN_MS} ms"
+        raise InvalidField("command.drain.timeout", text)
+    drain.timeout.CopyFrom(durations.of_ms(timeout_ms or USUAL_DRAIN_MS))
 
 
 def _check_configure(change: events.ConfigureInstance) -> None:

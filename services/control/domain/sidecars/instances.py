@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from mesh import durations
 from mesh.instance_names import instance_name
 from mesh.rpc import events
 from mesh.subscriptions import AUTO, FORMATS
@@ -70,8 +71,8 @@ def _check(instance: events.ConsumerInstance) -> None:
         raise InvalidField(
             "instance.min_bytes", f"{instance.min_bytes} is below -1, which means: as soon as there is something"
         )
-    if instance.request_wait_ms < 0:
-        raise InvalidField("instance.request_wait_ms", f"{instance.request_wait_ms} is negative; 0 means: at once")
+    if (wait_ms := durations.whole_ms(instance.request_wait)) < 0:
+        raise InvalidField("instance.request_wait", f"{wait_ms} ms is negative; 0 means: at once")
     if instance.HasField("delivery"):
         check_delivery("instance.delivery", instance.delivery, FIELDS)
     check_what_it_reads("instance", instance)

@@ -13,14 +13,16 @@ The life of an order
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from mesh import durations
 from mesh.instance_names import INSTANCES
-from mesh.rpc import drains, events, instances, replays, topic_moves
+from mesh.rpc import events, instances
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.sidecars.commands import LAST_SECOND, PIPELINES, SIDECARS, checked, is_time, named
+from services.control.domain.open_and_ended import OpenAndEnded
+from services.control.domain.sidecars.commands import PIPELINES, SIDECARS, checked, is_time, named
 from services.control.domain.sidecars.instances import NUL, Instances
 
 ORDERS = "orders"
@@ -48,33 +50,18 @@ MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """The orders that control knows, by orders/{order}; the oldest come first."""
+class Orders(OpenAndEnded[events.SidecarOrder]):
+    """The orders that control knows, by orders/{order}, as they were given; the last `KEPT` ones with an outcome."""
 
-    open: Mapping[str, events.SidecarOrder] = field(default_factory=dict)
-    """The orders as they were given."""
-    ended: Mapping[str, events.SidecarOrder] = field(default_factory=dict)
-    """The last `KEPT` orders with an outcome, in the order of their outcomes."""
-
-    def get(self, name: str) -> events.SidecarOrder:
-        order = self.open.get(name) or self.ended.get(name)
-        if order is None:
-            raise Unknown(name, f"order {name!r} is not known: never given, or so old that only the log tells of it")
-        return order
+    kind = "order"
 
     def of_sidecar(self, sidecar: str) -> list[events.SidecarOrder]:
         """The orders that a sidecar has to carry out, in the order in which they were given."""
         return [order for order in self.open.values() if order.sidecar == sidecar]
 
-    def newest(self, target: str = "", *, open_only: bool = False) -> list[events.SidecarOrder]:
-        """All orders, or those for one target; the newest first."""
-        known = [*self.open.values(), *(() if open_only else self.ended.values())]
-        return sorted((each for each in known if target in ("", each.target)), key=newest_first)
-
-
-def newest_first(made: events.SidecarOrder | replays.Replay | topic_moves.MoveWithRecords | drains.Drain) -> str:
-    """A key to sort orders, replays, moves or drains by, also as text."""
-    return f"{(LAST_SECOND + 1) * 1_000_000_000 - made.create_time.ToNanoseconds():021d} {made.name}"
+    def newest_for(self, target: str, *, open_only: bool = False) -> list[events.SidecarOrder]:
+        """The orders for one target, or all if none is named; the newest first."""
+        return [each for each in self.newest(open_only=open_only) if target in ("", each.target)]
 
 
 def fold_orders(orders: Orders, event: events.Event) -> Orders:
@@ -113,14 +100,15 @@ def place(
     sidecar = _holder(request.target, known, sidecars)
     command = checked(request.command, request.target)
     _check_kind(command, known.get(request.target))
-    _check_within("wait_ms", request.wait_ms, LONGEST_WAIT_MS, "0 waits for nothing")
-    _check_within("expire_ms", request.expire_ms, LONGEST_EXPIRY_MS, f"0 means {USUAL_EXPIRY_MS}")
+    expiry_ms = durations.whole_ms(request.expire_after)
+    _check_within("wait", durations.whole_ms(request.wait), LONGEST_WAIT_MS, "0 waits for nothing")
+    _check_within("expire_after", expiry_ms, LONGEST_EXPIRY_MS, f"0 means {USUAL_EXPIRY_MS} ms")
     _check_room(orders, sidecar)
     order = events.SidecarOrder(
         name=f"{ORDERS}/{identifier}", target=request.target, sidecar=sidecar, command=command, replay=replay
     )
     order.create_time.FromDatetime(now)
-    order.expire_time.FromDatetime(now + timedelta(milliseconds=request.expire_ms or USUAL_EXPIRY_MS))
+    order.expire_time.FromDatetime(now + timedelta(milliseconds=expiry_ms or USUAL_EXPIRY_MS))
     return events.SidecarOrdered(order=order)
 
 
@@ -233,7 +221,7 @@ def _check_kind(command: events.SidecarCommand, instance: events.ConsumerInstanc
 
 def _check_within(field: str, said: int, most: int, zero: str) -> None:
     if not 0 <= said <= most:
-        raise InvalidField(field, f"{said} is not from 0 to {most}; {zero}")
+        raise InvalidField(field, f"{said} ms is not from 0 to {most} ms; {zero}")
 
 
 def _check_room(orders: Orders, sidecar: str) -> None:
@@ -248,7 +236,7 @@ def _check_room(orders: Orders, sidecar: str) -> None:
 
 
 def _given_up_at(order: events.SidecarOrder, leading_since: datetime, *, heard: bool) -> datetime:
-    waits = timedelta(milliseconds=order.command.drain.timeout_ms)
+    waits = timedelta(milliseconds=durations.whole_ms(order.command.drain.timeout))
     if order.command.HasField("accept_loss"):
         waits = TIME_OF_A_LOOK
     usual = order.expire_time.ToDatetime(UTC) + (waits + TIME_TO_CARRY_OUT if heard else TIME_TO_BE_HEARD)

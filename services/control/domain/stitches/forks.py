@@ -10,21 +10,20 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from mesh.routing import RoutingTable, Stay
-from mesh.rpc import events, stitches, topics
-from mesh.stitches.log import MOST_PARTS, LogPart
+from mesh.rpc import stitches, topics
+from mesh.stitches.log import MOST_PARTS
 from mesh.topics import is_topic_name
-from services.control.domain.errors import Exists, InvalidField, NotAllowed
+from services.control.domain.errors import Exists, InvalidField, NotAllowed, Unknown
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.stitches.logs import (
     check_entries,
     in_force,
     log_of,
     logs_of,
-    set_to,
     whole,
     with_parts,
 )
@@ -151,19 +150,18 @@ def fork_of(log: stitches.StitchedLog) -> topics.TopicFork:
     return fork
 
 
-def own_parts(table: RoutingTable, moving: Sequence[str] | set[str]) -> Iterator[tuple[str, LogPart | None]]:
-    """The forks with the part that their clients write to; None: no rule leads a fork to a part of its log."""
-    for topic, log in logs_of(table).items():
-        if not log.fork_of or topic in moving:
-            continue
-        route = table.route(topic)
-        parts = () if route is None else in_force(log, route.stay)
-        if not parts:
-            yield topic, None
-        elif parts[-1].cluster in table.clusters:
-            yield topic, parts[-1]
+def own_topics(log: stitches.StitchedLog) -> dict[str, list[str]]:
+    """Cluster -> the topics there with the fork's own records."""
+    found: dict[str, list[str]] = {}
+    for part in log.parts:
+        if not part.is_past and part.topic not in found.setdefault(part.cluster_name, []):
+            found[part.cluster_name].append(part.topic)
+    return found
 
 
-def ended(topic: str) -> events.StitchedLogsChanged:
-    """The event by which a fork is one no more: its own topic is gone."""
-    return set_to(topic, None)
+def fork_to_delete(table: RoutingTable, topic: str) -> stitches.StitchedLog:
+    """The log of a fork. Refuses a topic that is none."""
+    log = log_of(table, topic)
+    if log is None or not log.fork_of:
+        raise Unknown(f"topics/{topic}", f"topic {topic!r} is no fork; `meshctl topic forks` shows all")
+    return log

@@ -93,6 +93,26 @@ def _part(stay: Stay, starts: Mapping[int, int], shifts: Mapping[int, int]) -> s
     )
 
 
+def unidentified(log: stitches.StitchedLog) -> dict[str, set[str]]:
+    """Cluster -> the topics there of the parts whose topic ids are not known."""
+    found: dict[str, set[str]] = {}
+    for part in log.parts:
+        if not part.topic_id:
+            found.setdefault(part.cluster_name, set()).add(part.topic)
+    return found
+
+
+def identify(log: stitches.StitchedLog, ids: Mapping[str, Mapping[str, bytes]]) -> None:
+    """Adds the topic ids, by cluster and topic there, to the parts without one."""
+    for part in log.parts:
+        part.topic_id = part.topic_id or ids.get(part.cluster_name, {}).get(part.topic, b"")
+
+
+def is_other(part: LogPart, topic_id: bytes | None) -> bool:
+    """Whether the topic of this id at the part's place is another one than the part's; None: there is no topic."""
+    return topic_id is None or bool(part.topic_id and topic_id and part.topic_id != topic_id)
+
+
 def set_to(topic: str, log: stitches.StitchedLog | None) -> events.StitchedLogsChanged:
     """The event that gives a topic this log; None: that of its cluster."""
     return events.StitchedLogsChanged(changes=[stitches.StitchedLogChange(topic=topic, log=log)])
@@ -255,3 +275,24 @@ def to_watch(table: RoutingTable, moving: Collection[str]) -> Iterator[tuple[str
         parts = () if route is None or topic in moving else in_force(log, route.stay)
         if len(parts) > 1 and parts[0].cluster in table.clusters:
             yield topic, parts[0]
+
+
+def present_parts(table: RoutingTable, moving: Collection[str]) -> Iterator[tuple[str, LogPart | None]]:
+    """The topics with the part that their clients write to; None: no rule leads a fork to a part of its log.
+
+    A topic that moves just now waits.
+    """
+    for topic, log in logs_of(table).items():
+        if topic in moving:
+            continue
+        route = table.route(topic)
+        parts = () if route is None else in_force(log, route.stay)
+        if parts and parts[-1].cluster in table.clusters:
+            yield topic, parts[-1]
+        elif not parts and log.fork_of:
+            yield topic, None
+
+
+def ended(topic: str) -> events.StitchedLogsChanged:
+    """The event by which a log is one of parts no more: its present topic is gone."""
+    return set_to(topic, None)

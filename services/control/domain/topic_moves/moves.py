@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from mesh import durations
 from mesh.routing import Place, RoutingTable, Subject
 from mesh.rpc import events, record_rules, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.sidecars.orders import newest_first
+from services.control.domain.open_and_ended import newest_first
 from services.control.domain.stitches.logs import log_of
 
 TOPIC_MOVES = "topicmoves"
@@ -23,6 +24,7 @@ KEPT = 100
 """Ended moves that control keeps in memory; the log has all."""
 USUAL_BUDGET_MS = 1_000
 LARGEST_BUDGET_MS = 10_000
+OUT_OF_BUDGET = f"{{}} ms is not from 0 to {LARGEST_BUDGET_MS} ms; 0 means {USUAL_BUDGET_MS} ms"
 TAIL_PART = 0.1
 """The part of the budget that the copy may take for its tail: the rest is for a tail that is larger by then, for the
 positions of groups, and for the switch.
@@ -121,7 +123,7 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
                 return known
             move = _changed(
                 known.open[end.name], state=end.state, problem=end.problem, revision=end.revision,
-                pause_ms=end.pause_ms, hindered=False,
+                pause=end.pause.ToTimedelta(), hindered=False,
             )  # fmt: skip
             if end.cuts:  # moves of the first release tell their cuts only here
                 del move.cuts[:]
@@ -159,9 +161,9 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
     if spec.target_cluster not in table.clusters:
         known = ", ".join(sorted(table.clusters)) or "none"
         raise InvalidField("spec.target_cluster", f"cluster {spec.target_cluster!r} is not registered (known: {known})")
-    if not 0 <= spec.hold_budget_ms <= LARGEST_BUDGET_MS:
-        text = f"{spec.hold_budget_ms} is not from 0 to {LARGEST_BUDGET_MS}; 0 means {USUAL_BUDGET_MS}"
-        raise InvalidField("spec.hold_budget_ms", text)
+    budget_ms = durations.whole_ms(spec.hold_budget)
+    if not 0 <= budget_ms <= LARGEST_BUDGET_MS:
+        raise InvalidField("spec.hold_budget", OUT_OF_BUDGET.format(budget_ms))
     if spec.bytes_per_second < 0:
         raise InvalidField("spec.bytes_per_second", f"{spec.bytes_per_second} is less than 0; 0 means without a bound")
     if spec.bytes_per_second and is_stitched(spec):
@@ -253,7 +255,7 @@ def started(
     move = topic_moves.MoveWithRecords(
         name=name, spec=spec, copy=copy, state=KINDS[spec.kind], actor=actor, reason=reason
     )
-    move.spec.hold_budget_ms = spec.hold_budget_ms or USUAL_BUDGET_MS
+    move.spec.hold_budget.CopyFrom(durations.of_ms(durations.whole_ms(spec.hold_budget) or USUAL_BUDGET_MS))
     move.create_time.FromDatetime(now)
     return events.TopicMoveStarted(move=move)
 
@@ -350,7 +352,7 @@ def is_near(move: topic_moves.MoveWithRecords, progress: record_rules.RecordRule
     """Whether the copy takes so little time for its tail that a cut may begin."""
     if progress is None or progress.problem or not progress.HasField("tail_ms"):
         return False
-    return progress.tail_ms <= move.spec.hold_budget_ms * TAIL_PART
+    return progress.tail_ms <= durations.whole_ms(move.spec.hold_budget) * TAIL_PART
 
 
 def _with(known: TopicMoves, name: str, **fields: object) -> TopicMoves:

@@ -40,12 +40,12 @@ def refuse_replays(topic: str, way: tuple[Place, Place], known: Iterable[replays
 
 
 def refuse_shares(topic: str, place: Place, read: Mapping[str, Collection[str]]) -> None:
-    """Refuses a topic that share groups read: their place is a cluster's. `read`: share group -> its topics there."""
+    """Refuses a topic of share groups that can't go on elsewhere. `read`: share group -> its topics at the place."""
     groups = sorted(name for name, topics in read.items() if place.upstream_topic in topics)
     if groups:
         raise NotAllowed(
             "TOPIC_HAS_SHARE_GROUPS",
             f"topics/{topic}",
-            f"share groups read topic {topic!r} on {place.cluster!r}: {', '.join(groups[:20])}. Their place in the log "
-            "can't go on at another cluster; delete them, or move the topic with its records",
+            f"share groups read topic {topic!r} on {place.cluster!r}: {', '.join(groups[:20])}. They can't go on "
+            "at a cluster before Kafka 4.1; delete them, or choose another cluster",
         )

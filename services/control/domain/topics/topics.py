@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -10,6 +10,7 @@ from mesh.routing import Place, RoutingTable
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.rules.checks import INTERNAL_PREFIX
 from services.control.domain.rules.effects import OffsetKeepers
+from services.control.domain.stitches.share_offsets import over_parts
 
 Committed = Mapping[str, Mapping[str, Mapping[tuple[str, int], int]]]
 """Cluster -> group -> topic there and partition -> committed offset."""
@@ -85,14 +86,21 @@ def is_internal(upstream_topic: str) -> bool:
     return upstream_topic.startswith(INTERNAL_PREFIX)
 
 
-def reading(table: RoutingTable, committed: Committed) -> dict[str, dict[str, dict[int, int]]]:
-    """The offsets that members use. Offsets that a move left on another cluster are not among them."""
+def reading(
+    table: RoutingTable, committed: Committed, shares: Collection[str] = ()
+) -> dict[str, dict[str, dict[int, int]]]:
+    """The offsets that members use. Offsets that a move left on another cluster are not among them.
+
+    `shares`: the share groups, which have offsets on the clusters of all parts of a stitched log.
+    """
     keepers = OffsetKeepers(table)
     found: dict[str, dict[str, dict[int, int]]] = {}
     for cluster, group, upstream_topic, partition, offset in _flat(committed):
         topic = _topic_of(table, keepers, group, Place(cluster, upstream_topic))
         if topic is not None:
             found.setdefault(topic, {}).setdefault(group, {})[partition] = offset
+    for topic, readers in over_parts(table, shares, committed).items():
+        found.setdefault(topic, {}).update(readers)
     return found
 
 

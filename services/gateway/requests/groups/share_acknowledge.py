@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
+from services.gateway.requests.groups import share_parts
 from services.gateway.requests.groups.share_opening import (
     GONE,
     GONE_TEXT,
@@ -51,7 +52,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     session = yield from opened(member, message.share_session_epoch, message.topics, mesh)
     if isinstance(session, Refused):
         return ShareAcknowledgeResponse(error_code=session.code, error_message=session.text)
-    results: Results[PartitionData] = Results(lambda _, later: later)
+    results: Results[PartitionData] = Results(lambda earlier, later: earlier if earlier.error_code else later)
     with session.under_way():
         lock_timeout_ms = yield from _settled(message, request.version, session, results, mesh)
     return ShareAcknowledgeResponse(
@@ -76,7 +77,7 @@ def _settled(
         failed = [_failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partitions]
         results.put_strange(topic.topic_id, failed)
     final = message.share_session_epoch == FINAL_EPOCH
-    parts = _by_giver(session, given, results, everyone=final)
+    parts = _by_giver(session, given, results, mesh, everyone=final)
     calls = [_call(session, there, part, message, version) for there, part in parts]
     outcomes = yield from ask_fitting(mesh, calls, ShareAcknowledgeResponse)
     lock_timeout_ms = 0
@@ -93,16 +94,17 @@ def _settled(
 
 
 def _by_giver(
-    session: ShareSession, given: Given, results: Results[PartitionData], *, everyone: bool
+    session: ShareSession, given: Given, results: Results[PartitionData], mesh: MeshView, *, everyone: bool
 ) -> list[tuple[BrokerSession, Given]]:
     """The acknowledgements for each broker; the end of the session goes to all brokers."""
     parts: dict[Leader, Given] = {leader: {} for leader in session.brokers} if everyone else {}
-    for slot, partition in given.items():
-        giver = session.giver(slot)
+    named = {slot: partition.acknowledgement_batches for slot, partition in given.items()}
+    for (slot, cluster), batches in share_parts.acknowledged(named, mesh).items():
+        giver = session.giver(slot, cluster)
         if giver is None:
             results.put(slot, _failed(slot.partition, GONE, GONE_TEXT))
         else:
-            parts.setdefault(giver.leader, {})[slot] = partition
+            parts.setdefault(giver.leader, {})[slot] = AcknowledgePartition(slot.partition, list(batches))
     return [(session.brokers[leader], part) for leader, part in parts.items()]
 
 
@@ -117,6 +119,7 @@ def _call(
     final = message.share_session_epoch == FINAL_EPOCH
     question = replace(
         message,
+        member_id=there.member_id,
         share_session_epoch=FINAL_EPOCH if final else there.epoch,
         topics=[
             AcknowledgeTopic(

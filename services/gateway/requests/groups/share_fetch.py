@@ -8,14 +8,16 @@ Theory of operation
 3. The most records that the client wants are divided among the leaders: no leader gives out records that the client
    would not take.
 4. Records of topics with a rule of protection are revealed, or released again (`share_revealing`).
-5. A node of the client's stands for some clusters. A partition of another cluster has moved there: its error makes the
+5. The old parts of a stitched log are asked in short rounds, and rarely while they have nothing (`share_parts`).
+6. A node of the client's stands for some clusters. A partition of another cluster has moved there: its error makes the
    client look for the leader, and find the right node.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from services.gateway.requests.groups import share_parts
 from services.gateway.requests.groups.share_opening import (
     ELSEWHERE,
     GONE,
@@ -32,6 +34,7 @@ from services.gateway.requests.groups.share_revealing import MOST_BYTES, Closed,
 from services.gateway.requests.groups.share_sessions import (
     FINAL_EPOCH,
     Errand,
+    Giver,
     Leader,
     Member,
     ShareSession,
@@ -52,6 +55,7 @@ from services.gateway.requests.plan import (
     Stale,
     Unreachable,
 )
+from services.gateway.requests.records.stitched import Stretches
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.apis import ApiKey
@@ -115,8 +119,10 @@ class _Fetch:
     version: int
     session: ShareSession
     given: Given
-    acknowledged: dict[Slot, list[AcknowledgementBatch]] = field(default_factory=dict)
+    acknowledged: Mapping[Giver, Sequence[AcknowledgementBatch]] = field(default_factory=dict)
     """Acknowledgements that the gateway has not passed on yet."""
+    parts: dict[Slot, Stretches] = field(default_factory=dict)
+    """The parts of the partitions whose logs are stitched."""
     results: Results[PartitionData] = field(default_factory=lambda: Results(_joined))
     waited_ms: int = 0
     lock_timeout_ms: int = 0
@@ -134,7 +140,10 @@ class _Fetch:
         self.session.want(slots)
         self.session.forget(forgotten)
         settle_node(self.member, self.session, mesh)
-        self.acknowledged = {slot: p.acknowledgement_batches for slot, p in slots.items() if p.acknowledgement_batches}
+        named = {slot: p.acknowledgement_batches for slot, p in slots.items() if p.acknowledgement_batches}
+        self.acknowledged = share_parts.acknowledged(named, mesh)
+        found = {slot: share_parts.parts_of(slot, mesh) for slot in (*self.session.wanted, *slots)}
+        self.parts = {slot: parts for slot, parts in found.items() if parts}
         for topic in strange:
             failed = [_failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partitions]
             self.results.put_strange(topic.topic_id, failed)
@@ -145,17 +154,26 @@ class _Fetch:
         self.session.meets(
             {
                 (cluster, slot.topic): mesh.clusters[cluster].topics[slot.topic].topic_id
-                for slot, (cluster, _) in leaders.items()
+                for slot, places in leaders.items()
+                for cluster, _ in places
             }
         )
-        todo, stranded = errands(self.session, leaders, self.acknowledged)
+        todo, stranded = errands(
+            self.session,
+            leaders,
+            self.acknowledged,
+            lambda leader: share_parts.member_at(leader, self.member, self.session, mesh),
+        )
         for slot in stranded:
             self.results.put(slot, _unacknowledged(slot))
         self.acknowledged = {}
         if self.final:
             todo = [replace(errand, told={}, forgotten=()) for errand in todo if not errand.session.is_new]
+        else:
+            todo = [errand for errand in todo if not self._rests(errand, mesh.clock())]
         left_ms = max(0, self.message.max_wait_ms - self.waited_ms)
-        wait_ms = min(ROUND_MS, left_ms) if len(todo) > 1 else left_ms
+        round_ms = share_parts.OLD_ROUND_MS if any(map(self._is_old, todo)) else ROUND_MS
+        wait_ms = min(round_ms, left_ms) if len(todo) > 1 else left_ms
         if not todo and not self.final:
             yield Gather((), lambda _: False, wait_ms / 1000)
         self.waited_ms += wait_ms
@@ -173,12 +191,12 @@ class _Fetch:
         done = self.final or has_records or self.message.is_renew_ack
         return not done and self.waited_ms < self.message.max_wait_ms
 
-    def _leaders(self, mesh: MeshView) -> Generator[Command, Any, dict[Slot, Leader]]:
+    def _leaders(self, mesh: MeshView) -> Generator[Command, Any, dict[Slot, list[Leader]]]:
         """Leaders of the wanted partitions, as far as this session may read them there now."""
         located = yield from locate(mesh, [Wanted(*slot, slot) for slot in self.session.wanted])
         for wanted, error in located.homeless:
             self.results.put(wanted.item, _failed(wanted.partition, error))
-        leaders: dict[Slot, Leader] = {}
+        leaders: dict[Slot, list[Leader]] = {}
         now = mesh.clock()
         protected = yield from self._protected(mesh)
         for place, found in located.places.items():
@@ -191,9 +209,35 @@ class _Fetch:
                 elif bar is not None:
                     text = f"topic {wanted.topic} lives on cluster {place.cluster}, {bar.text}"
                     self.results.put(wanted.item, _failed(wanted.partition, bar.code, worded(bar.code, text)))
-                elif not self.session.waits_for_locks(wanted.item, place.cluster, now):
-                    leaders[wanted.item] = place
+                elif wanted.item in self.parts or not self.session.waits_for_locks(wanted.item, place.cluster, now):
+                    leaders[wanted.item] = [place]
+        yield from self._add_old(leaders, mesh)
         return leaders
+
+    def _add_old(self, leaders: dict[Slot, list[Leader]], mesh: MeshView) -> Generator[Command, Any, None]:
+        """Adds the leaders of old parts. A cluster that is away is asked again later, and nobody waits for it."""
+        rule = mesh.table.group_rule(self.member[0])
+        by_cluster: dict[str, list[Slot]] = {}
+        for slot, parts in self.parts.items():
+            for cluster in share_parts.old_clusters(parts, mesh) if slot in leaders else ():
+                if rule is None or rule.shadow_topics or cluster == rule.target_cluster:
+                    by_cluster.setdefault(cluster, []).append(slot)
+        for cluster, slots in by_cluster.items():
+            located = yield from locate(mesh, [Wanted(*slot, slot, cluster) for slot in slots])
+            for place, found in located.places.items():
+                for wanted in found:
+                    leaders[wanted.item].append(place)
+
+    def _is_old(self, errand: Errand) -> bool:
+        """Whether the broker is asked for old parts alone."""
+        cluster = errand.session.leader[0]
+        slots = errand.told or errand.session.slots
+        return bool(slots) and all(slot in self.parts and self.parts[slot][-1].cluster != cluster for slot in slots)
+
+    def _rests(self, errand: Errand, now: float) -> bool:
+        """Whether the broker had nothing of its old parts just now."""
+        is_quiet = now < self.session.quiet.get(errand.session.leader, now)
+        return is_quiet and self._is_old(errand) and not any(errand.named.values())
 
     def _protected(self, mesh: MeshView) -> Generator[Command, Any, dict[str, Closed | None]]:
         """The protected topics of the session; with the reason, if nothing is read of them now."""
@@ -232,6 +276,7 @@ class _Fetch:
         ids = self.session.ids
         message = replace(
             self.message,
+            member_id=errand.session.member_id,
             share_session_epoch=FINAL_EPOCH if self.final else errand.session.epoch,
             max_wait_ms=wait_ms,
             max_bytes=self.most_bytes,
@@ -248,13 +293,18 @@ class _Fetch:
                 for topic, partitions in by_topic(errand.forgotten).items()
             ],
         )
-        return Call(cluster, message, self.version, Broker(broker_id), Lane.FETCH, wait_ms / 1000 + CALL_TIMEOUT_S)
+        patience_s = share_parts.OLD_TIMEOUT_S if self._is_old(errand) else CALL_TIMEOUT_S
+        return Call(cluster, message, self.version, Broker(broker_id), Lane.FETCH, wait_ms / 1000 + patience_s)
 
     def _take(
         self, errand: Errand, outcome: ShareFetchResponse | Unreachable, mesh: MeshView
     ) -> Generator[Command, Any, bool]:
         """Takes over one leader's answer; returns whether there was an answer without an error."""
         cluster, _ = errand.session.leader
+        is_old = self._is_old(errand)
+        if is_old:
+            rest_s = share_parts.AWAY_S if isinstance(outcome, Unreachable) else share_parts.QUIET_S
+            self.session.quiet[errand.session.leader] = mesh.clock() + rest_s
         if isinstance(outcome, Unreachable) or outcome.error_code:
             self.session.lost(errand.session.leader)
             for slot, batches in errand.named.items():
@@ -262,7 +312,7 @@ class _Fetch:
                     self.results.put(slot, _unacknowledged(slot))
             if isinstance(outcome, Unreachable):
                 yield Stale(cluster, tuple({slot.topic for slot in errand.told}))
-            elif outcome.error_code not in SESSION_ERRORS:
+            elif outcome.error_code not in SESSION_ERRORS and not is_old:
                 self.refused = Refused(outcome.error_code, outcome.error_message or "")
             return False
         errand.session.goes_on(errand.told)
@@ -277,12 +327,16 @@ class _Fetch:
             for partition in topic.partitions:
                 partition.current_leader = NO_LEADER
                 slot = Slot(name, partition.partition_index)
-                self.results.put(slot, partition)
-                if partition.acquired_records:
-                    self.given.givers[slot] = errand.session
-                    self.session.gave(slot, cluster, locked_until)
                 if partition.error_code in LEADER_ERRORS:
                     stale.add(name)
+                if partition.acquired_records:
+                    self.session.quiet.pop(errand.session.leader, None)
+                if slot in self.parts:
+                    share_parts.show(partition, cluster, self.parts[slot])
+                self.results.put(slot, partition)
+                if partition.acquired_records:
+                    self.given.givers.setdefault(slot, {})[cluster] = errand.session
+                    self.session.gave(slot, cluster, locked_until)
         if stale:
             yield Stale(cluster, tuple(sorted(stale)))
         return True
@@ -298,8 +352,10 @@ def _joined(earlier: PartitionData, later: PartitionData) -> PartitionData:
     """Joins two answers about a partition: the records of one, and the acknowledgement error of either.
 
     They come from two rounds, or from two brokers after the leader has changed: the broker that gave the records, and
-    the leader of now.
+    the leader of now. Parts of a stitched log may both have given records.
     """
+    if earlier.acquired_records and later.acquired_records:
+        share_parts.joined(earlier, later)
     kept, other = (earlier, later) if earlier.acquired_records else (later, earlier)
     if not kept.acknowledge_error_code:
         kept.acknowledge_error_code = other.acknowledge_error_code

@@ -27,6 +27,7 @@ from services.gateway.requests.groups.share_branches import (
 )
 from services.gateway.requests.groups.share_members import Assigned, ShareMember
 from services.gateway.requests.groups.share_opening import Refused
+from services.gateway.requests.groups.share_parts import topics_of_old_parts
 from services.gateway.requests.groups.share_sessions import Member
 from services.gateway.requests.plan import (
     Call,
@@ -112,8 +113,10 @@ class _Heartbeat:
         bar = obstacle(self.message.group_id, branches, self.home, mesh)
         if bar is not None and self.message.subscribed_topic_names is not None:
             return self._refused(bar, mesh)
-        outcomes = yield from self._ask(self._calls(known, branches, mesh), mesh)
-        refusal = yield from self._take(known, branches, outcomes, mesh)
+        everywhere = self._with_old_parts(known, branches, mesh)
+        outcomes = yield from self._ask(self._calls(known, everywhere, mesh), mesh)
+        told = {cluster: outcomes[cluster] for cluster in (self.home, *everywhere)}
+        refusal = yield from self._take(known, branches, told, mesh)
         answer = yield from heard(self.message, outcomes[self.home], self.home, ShareGroupHeartbeatResponse, mesh)
         if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
             mesh.memory.share_members.drop(self.member)
@@ -139,6 +142,16 @@ class _Heartbeat:
             return Refused(ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
         return (yield from remembered(self.member, self.home, mesh))
 
+    def _with_old_parts(
+        self, known: ShareMember, branches: Mapping[str, Sequence[str]], mesh: MeshView
+    ) -> dict[str, Sequence[str]]:
+        """The branches, and the clusters of old parts: a cluster forgets what an empty group has acquired."""
+        found = dict(branches)
+        for cluster, topics in topics_of_old_parts(known.topics, mesh).items():
+            if cluster != self.home:
+                found[cluster] = [*found.get(cluster, ()), *topics]
+        return found
+
     def _calls(self, known: ShareMember, branches: Mapping[str, Sequence[str]], mesh: MeshView) -> dict[str, Call]:
         """Home first; a cluster that owns none of the topics any more is left."""
         names = names_at_home(known.topics, self.home, mesh)
@@ -157,8 +170,7 @@ class _Heartbeat:
     ) -> Generator[Command, Any, Refused | None]:
         """Takes over what each cluster has assigned; returns the refusal of a branch, if there is one."""
         refusal: Refused | None = None
-        for cluster in (self.home, *branches):
-            outcome = outcomes[cluster]
+        for cluster, outcome in outcomes.items():
             part: Assigned | None = None
             if isinstance(outcome, Unreachable) or outcome.error_code in COORDINATOR_MOVED:
                 if cluster != self.home:
@@ -166,7 +178,7 @@ class _Heartbeat:
             elif not outcome.error_code:
                 topics = [topic for topic in known.topics if mesh.table.cluster_of(topic) == cluster]
                 part = yield from assigned(outcome, cluster, topics, mesh)
-            elif cluster != self.home and outcome.error_code not in RETRIABLE:
+            elif cluster in branches and outcome.error_code not in RETRIABLE:
                 text = outcome.error_message or error_name(outcome.error_code)
                 refusal = refusal or Refused(outcome.error_code, f"cluster {cluster}: {text}")
             part = known.parts.get(cluster) if part is None else part

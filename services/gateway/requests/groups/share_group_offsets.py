@@ -3,13 +3,13 @@
 They handle the offsets from which share groups read on.
 
 The owner of a topic keeps a group's offsets of it, or the group's home keeps those of all topics, if a rule keeps the
-group to one cluster. Offsets are changed only while the group has no members on any cluster. Requests name topics; the
-ids beside the names are the mesh's.
+group to one cluster. The clusters of a stitched log keep offsets each (`share_part_offsets`). Offsets are changed only
+while the group has no members on any cluster. Requests name topics; the ids beside the names are the mesh's.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from services.gateway.requests.groups.group_home import ALIVE, claim_of, describe_patiently, find_home, may_have_shadows
 from services.gateway.requests.groups.group_kinds import (
@@ -20,6 +20,14 @@ from services.gateway.requests.groups.group_kinds import (
     questions,
 )
 from services.gateway.requests.groups.group_topic_ids import show_topic_ids
+from services.gateway.requests.groups.share_part_offsets import (
+    NO_STATE,
+    Topic,
+    at,
+    described,
+    further_clusters,
+    merged,
+)
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -61,16 +69,10 @@ from services.gateway.wire.messages.describe_share_group_offsets import (
 from services.gateway.wire.schema import Struct
 
 NOWHERE = Unreachable("", "no cluster knows yet where the group lives", never_sent=True)
-NO_STATE = -1
-"""The start offset of a partition of which a group has no state."""
 NO_OWNER = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no rule leads from this topic to a cluster")
 
 
-class _Topic(Protocol):
-    topic_name: str
-
-
-T = TypeVar("T", bound=_Topic)
+T = TypeVar("T", bound=Topic)
 M = TypeVar("M", bound=Struct)
 
 
@@ -85,10 +87,11 @@ def _places(
     """The topics by the cluster that keeps the group's offsets of them, and topics without an owner."""
     if len(mesh.table.clusters) <= 1 or not may_have_shadows(group_id, mesh):
         home = yield from find_home(group_id, mesh)
-        return NOWHERE if home is None else ({home: list(topics)}, [])
+        return NOWHERE if home is None else ({home: [at(home, topic, mesh) for topic in topics]}, [])
     parts: dict[str, list[T]] = {}
     for topic in topics:
-        parts.setdefault(mesh.table.cluster_of(topic.topic_name) or "", []).append(topic)
+        for cluster in (mesh.table.cluster_of(topic.topic_name) or "", *further_clusters(topic.topic_name, mesh)):
+            parts.setdefault(cluster, []).append(at(cluster, topic, mesh))
     homeless = parts.pop("", [])
     return parts, homeless
 
@@ -125,6 +128,7 @@ def _described(
     outcomes = yield from ask_fitting(mesh, calls, DescribeShareGroupOffsetsResponse)
     whole = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
     unknown: list[DescribeShareGroupOffsetsResponseGroup] = []
+    told: list[tuple[str, DescribeShareGroupOffsetsResponseTopic]] = []
     for (cluster, part), outcome in zip(asked.items(), outcomes, strict=True):
         if isinstance(outcome, Unreachable) or not outcome.groups:
             yield Forget(cluster, Coordinator(group.group_id))
@@ -134,13 +138,14 @@ def _described(
             yield Forget(cluster, Coordinator(group.group_id))
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             unknown.append(found)
-            whole.topics += _without_state(part.topics or [])
+            told += [(cluster, topic) for topic in _without_state(part.topics or [])]
         elif found.error_code:
             show_topic_ids(found.topics, mesh)
             return found
         else:
-            whole.topics += _owned(found.topics, cluster, mesh) if len(asked) > 1 else found.topics
-    whole.topics += _without_state(homeless)
+            owned = _owned(found.topics, cluster, mesh) if len(asked) > 1 else found.topics
+            told += [(cluster, topic) for topic in owned]
+    whole.topics = [*described(told, mesh), *_without_state(homeless)]
     show_topic_ids(whole.topics, mesh)
     return unknown[0] if unknown and len(unknown) == len(asked) else whole
 
@@ -154,7 +159,11 @@ def _owned(
     topics: Iterable[DescribeShareGroupOffsetsResponseTopic], cluster: str, mesh: MeshView
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     """A topic that has moved away leaves offsets behind, which are those of other records."""
-    return [topic for topic in topics if mesh.table.cluster_of(topic.topic_name) == cluster]
+    return [
+        topic
+        for topic in topics
+        if cluster in (mesh.table.cluster_of(topic.topic_name), *further_clusters(topic.topic_name, mesh))
+    ]
 
 
 def _without_state(
@@ -212,6 +221,7 @@ def _change(
             results += [refused(topic, answer) for topic in parts[cluster]]
         else:
             results += answer.responses
+    results = merged(results)
     show_topic_ids(results, mesh)
     return response(responses=results)
 

@@ -23,6 +23,7 @@ from mesh.protection.keys import NoKey
 from services.gateway.requests.auditing.withheld import tell_withheld
 from services.gateway.requests.data_keys import find_keys
 from services.gateway.requests.groups.share_opening import by_topic
+from services.gateway.requests.groups.share_parts import acknowledged
 from services.gateway.requests.groups.share_sessions import BrokerSession, Leader, Member, ShareSession, Slot
 from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Unreachable
 from services.gateway.requests.records.revealed_batches import ENOUGH_SHARED, Revealed, Stored
@@ -98,7 +99,8 @@ class Given:
     member: Member
     version: int
     session: ShareSession
-    givers: dict[Slot, BrokerSession] = field(default_factory=dict)
+    givers: dict[Slot, dict[str, BrokerSession]] = field(default_factory=dict)
+    """By cluster: the parts of a stitched log may give records at one time."""
 
     def reveal(self, results: Mapping[Slot, PartitionData], mesh: MeshView) -> Generator[Command, Any, bool]:
         """Puts the records that the member may see into the results; returns whether some were kept back."""
@@ -125,38 +127,36 @@ class Given:
 
     def _release(self, released: Released, mesh: MeshView) -> Generator[Command, Any, None]:
         """If a broker is not reached, its lock on the records runs out, and it gives them out again."""
-        by_leader: dict[Leader, list[Slot]] = {}
-        for slot in released:
-            by_leader.setdefault(self.givers[slot].leader, []).append(slot)
-        givers = [self.givers[slots[0]] for slots in by_leader.values()]
-        calls = [self._call(there, by_leader[there.leader], released) for there in givers]
+        ranges = {
+            slot: [AcknowledgementBatch(each.first_offset, each.last_offset, [RELEASE]) for each in of_slot]
+            for slot, of_slot in released.items()
+        }
+        by_leader: dict[Leader, dict[Slot, Sequence[AcknowledgementBatch]]] = {}
+        givers: dict[Leader, BrokerSession] = {}
+        for (slot, cluster), of_giver in acknowledged(ranges, mesh).items():
+            there = self.givers[slot].get(cluster) if cluster is not None else next(iter(self.givers[slot].values()))
+            if there is not None:
+                givers[there.leader] = there
+                by_leader.setdefault(there.leader, {})[slot] = of_giver
+        calls = [self._call(there, by_leader[leader]) for leader, there in givers.items()]
         outcomes = (yield from ask_fitting(mesh, calls, ShareAcknowledgeResponse)) if calls else ()
-        for there, outcome in zip(givers, outcomes, strict=True):
+        for there, outcome in zip(givers.values(), outcomes, strict=True):
             if isinstance(outcome, Unreachable) or outcome.error_code:
                 self.session.lost(there.leader)
             else:
                 there.goes_on(there.slots)
 
-    def _call(self, there: BrokerSession, slots: Sequence[Slot], released: Released) -> Call:
+    def _call(self, there: BrokerSession, released: Mapping[Slot, Sequence[AcknowledgementBatch]]) -> Call:
         cluster, broker_id = there.leader
         ids = self.session.ids
         topics = [
             AcknowledgeTopic(
                 ids[cluster, topic],
-                [
-                    AcknowledgePartition(
-                        index,
-                        [
-                            AcknowledgementBatch(each.first_offset, each.last_offset, [RELEASE])
-                            for each in released[Slot(topic, index)]
-                        ],
-                    )
-                    for index in partitions
-                ],
+                [AcknowledgePartition(index, list(released[Slot(topic, index)])) for index in partitions],
             )
-            for topic, partitions in by_topic(slots).items()
+            for topic, partitions in by_topic(released).items()
         ]
-        message = ShareAcknowledgeRequest(*self.member, there.epoch, topics=topics)
+        message = ShareAcknowledgeRequest(self.member[0], there.member_id, there.epoch, topics=topics)
         return Call(cluster, message, self.version, Broker(broker_id), Lane.FETCH)
 
 

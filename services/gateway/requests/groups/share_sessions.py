@@ -16,9 +16,10 @@ Theory of operation
    because two connections to a broker keep no order between them.
 7. If a topic moves to another cluster, the same offsets are other records there. Until the old cluster's locks on the
    records that it gave have run out, acknowledgements mean those records: so nothing is read at the new cluster before.
+   Offsets of a stitched log are those of one record each, so nothing waits there (`share_parts`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -40,6 +41,14 @@ Leader = tuple[str, int]
 """Cluster, broker id."""
 
 
+class Giver(NamedTuple):
+    """The place that has given records of a partition to the member."""
+
+    slot: Slot
+    cluster: str | None
+    """None: the topic's log is not stitched, so it is the broker that has the partition."""
+
+
 def next_epoch(epoch: int) -> int:
     return 1 if epoch == LAST_EPOCH else epoch + 1
 
@@ -57,6 +66,7 @@ class BrokerSession:
     """The partitions that the gateway has named to one broker."""
 
     leader: Leader
+    member_id: str = ""
     epoch: int = INITIAL_EPOCH
     slots: dict[Slot, None] = field(default_factory=dict)
     left: dict[Slot, None] = field(default_factory=dict)
@@ -89,6 +99,8 @@ class ShareSession:
     brokers: dict[Leader, BrokerSession] = field(default_factory=dict)
     ids: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """The topic ids by which brokers know the topics, by cluster and topic."""
+    quiet: dict[Leader, float] = field(default_factory=dict)
+    """Brokers that are asked for nothing but old parts -> the time until which they are not asked again."""
     busy: bool = False
     """A request of this session is under way."""
 
@@ -136,9 +148,9 @@ class ShareSession:
         given = self.given.get(slot)
         return given is not None and given.cluster != cluster and now < given.until
 
-    def giver(self, slot: Slot) -> BrokerSession | None:
-        """The broker that has given out this partition's records."""
-        brokers = self.brokers.values()
+    def giver(self, slot: Slot, cluster: str | None = None) -> BrokerSession | None:
+        """The broker that has given out this partition's records; `cluster`: the broker is there."""
+        brokers = [each for each in self.brokers.values() if cluster in (None, each.leader[0])]
         return next((each for each in brokers if slot in each.slots), None) or next(
             (each for each in brokers if slot in each.left), None
         )
@@ -164,25 +176,30 @@ class Errand:
 
 
 def errands(
-    session: ShareSession, leaders: Mapping[Slot, Leader], acknowledged: Mapping[Slot, Sequence[Any]]
+    session: ShareSession,
+    leaders: Mapping[Slot, Sequence[Leader]],
+    acknowledged: Mapping[Giver, Sequence[Any]],
+    named_as: Callable[[Leader], str],
 ) -> tuple[list[Errand], list[Slot]]:
-    """The requests for each broker, and the partitions whose acknowledgements have no broker to go to any more."""
+    """The requests for each broker, and the partitions whose acknowledgements have no broker to go to any more.
+
+    `named_as`: the member's id in a new session with a broker.
+    """
     by_leader: dict[Leader, dict[Slot, None]] = {leader: {} for leader in session.brokers}
     for slot in session.wanted:
-        leader = leaders.get(slot)
-        if leader is not None:
+        for leader in leaders.get(slot, ()):
             by_leader.setdefault(leader, {})[slot] = None
     batches: dict[Leader, dict[Slot, Sequence[Any]]] = {}
     stranded: list[Slot] = []
-    for slot, given in acknowledged.items():
-        giver = session.giver(slot)
+    for (slot, cluster), given in acknowledged.items():
+        giver = session.giver(slot, cluster)
         if giver is None:
             stranded.append(slot)
         else:
             batches.setdefault(giver.leader, {})[slot] = given
     found = []
     for leader, wanted in by_leader.items():
-        there = session.brokers.get(leader) or BrokerSession(leader)
+        there = session.brokers.get(leader) or BrokerSession(leader, named_as(leader))
         mine = batches.get(leader, {})
         # a broker that gets acknowledgements of a partition learns in a later request that the client wants no more
         # records of it

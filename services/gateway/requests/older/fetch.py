@@ -17,8 +17,9 @@ from typing import Any
 
 import structlog
 
+from services.gateway.requests.conversions import NotConverted, convert
 from services.gateway.requests.older.rewriting import known_code, message_of_answer, rewritten
-from services.gateway.requests.plan import Close, Command, MeshView, NoAnswer, NotConverted, Plan, Request, convert
+from services.gateway.requests.plan import Close, Command, MeshView, NoAnswer, Plan, Request
 from services.gateway.requests.records import fetch
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode

@@ -11,8 +11,9 @@ Theory of operation
 import structlog
 
 from mesh.validation.checks import V2
+from services.gateway.requests.conversions import NotConverted, convert
 from services.gateway.requests.older.rewriting import known_code, message_of_answer, rewritten
-from services.gateway.requests.plan import Close, MeshView, NoAnswer, NotConverted, Plan, Request, convert
+from services.gateway.requests.plan import Close, MeshView, NoAnswer, Plan, Request
 from services.gateway.requests.records import produce
 from services.gateway.wire.batches import MAGIC_AT
 from services.gateway.wire.errors import ErrorCode

@@ -47,7 +47,7 @@ from services.gateway.requests.records.fetch_sessions import (
     wish_of,
 )
 from services.gateway.requests.records.revealing import bar, reveal
-from services.gateway.requests.records.stitched_fetch import find_lost_ends, read_in_parts, show
+from services.gateway.requests.records.stitched_fetch import find_lost_ends, read_in_parts, refuse_others, show
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
 from services.gateway.requests.traffic.calls import CountedCall, begun
 from services.gateway.requests.transactions.holding import concerns
@@ -134,6 +134,7 @@ def _polled(mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None)
     yield from bar(poll)
     yield from poll.run()
     if poll.parts_read:
+        yield from refuse_others(poll)
         yield from find_lost_ends(poll)
     if concerns(mesh.table, poll.isolation_level):
         yield from hold_back(poll)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mesh.protection.records import encrypting
 from mesh.validation import Content
+from services.gateway.requests.conversions import NotConverted, convert
 from services.gateway.requests.data_keys import Found, LatestOf, SchemaOf, Wanted, find_keys
-from services.gateway.requests.plan import Command, NotConverted, convert
+from services.gateway.requests.plan import Command
 from services.gateway.requests.records import dead_letters, protecting, validating
 from services.gateway.requests.records.opened_batches import Opened, Written, opened_batches
 from services.gateway.requests.records.validating import HeaderChecked

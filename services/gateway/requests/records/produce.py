@@ -26,7 +26,7 @@ Theory of operation
    has its own lane. So the gateway sends such a batch once more, unless a later one of the partition is on its way."""
 
 from collections.abc import Generator
-from typing import Any, TypeGuard
+from typing import Any
 
 from services.gateway.requests.auditing.batches import tell_audit
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
@@ -37,7 +37,6 @@ from services.gateway.requests.plan import (
     Body,
     Broker,
     Call,
-    Close,
     Command,
     Lane,
     MeshView,
@@ -52,6 +51,7 @@ from services.gateway.requests.plan import (
     Verbatim,
 )
 from services.gateway.requests.records.opening import opened
+from services.gateway.requests.records.produce_answers import answer_of, is_clean, is_of_version, joined, passing
 from services.gateway.requests.records.produce_order import (
     MAYBE_WRITTEN,
     Item,
@@ -69,21 +69,13 @@ from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.transactions.records import admit, bearable
 from services.gateway.requests.versions import highest_version
-from services.gateway.wire.apis import ApiKey, flexible_since
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
 from services.gateway.wire.errors import ErrorCode
-from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from services.gateway.wire.primitives import WireError
+from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 from services.gateway.wire.scanner import ProducePartition, ProduceScan, ProduceTopic, scan_produce, split_produce
 from services.gateway.wire.scanner.bounds import IDS_SINCE
-from services.gateway.wire.scanner.produce_response import (
-    Awaited,
-    join_clean,
-    produce_response_is_clean,
-    with_topic_ids,
-)
 
-FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
 NAMES_UNTIL = IDS_SINCE - 1
 """The last version that names topics, and so the newest that the gateway speaks to clusters."""
 
@@ -123,15 +115,15 @@ def _carried(produce: Producing) -> Plan:
         (outcome,) = yield Ask((_call(produce, sole, None),))
         if scan.acks == 0 and isinstance(outcome, Sent):
             return NoAnswer()
-        passing = _passing(produce, outcome)
-        if passing is not None:
-            return passing
+        whole = passing(produce, outcome)
+        if whole is not None:
+            return whole
         for wanted in produce.wanted:
             note_batch(produce, wanted)
         if scan.acks == 0:
             return _without_acks(produce, [(sole, produce.wanted, outcome)])
         yield from _take(produce, sole, produce.wanted, outcome)
-        return _answer(produce)
+        return answer_of(produce)
     crossing = enter_seams(produce)
     try:
         return (yield from _in_parts(produce))
@@ -154,7 +146,7 @@ def ended_astray(
     """
     produce = Producing(request, mesh, scan, batches=batches)
     yield from _take(produce, place, produce.wanted, outcome)
-    return _answer(produce)
+    return answer_of(produce)
 
 
 def _in_parts(produce: Producing) -> Plan:
@@ -174,15 +166,15 @@ def _in_parts(produce: Producing) -> Plan:
         outcomes = [(place, parts, o) for (place, parts), o in zip(places.items(), answers, strict=True)]
     if scan.acks == 0:
         return _without_acks(produce, outcomes)
-    joined = _joined(produce, [outcome for _, _, outcome in outcomes])
-    if joined is not None:
-        return joined
+    one = joined(produce, [outcome for _, _, outcome in outcomes])
+    if one is not None:
+        return one
     whole = not produce.results and len(outcomes) == 1 and not produce.is_stitched
     for place, parts, outcome in outcomes:
         response = yield from _take(produce, place, parts, outcome)
-        if whole and response is not None and _is_clean(response) and _is_of_version(outcome, produce.request.version):
+        if whole and response is not None and is_clean(response) and is_of_version(outcome, produce.request.version):
             return outcome
-    return _answer(produce)
+    return answer_of(produce)
 
 
 def _named(produce: Producing) -> Generator[Command, Any, ProduceScan]:
@@ -317,87 +309,9 @@ def _unverified(produce: Producing, told: dict[Slot, PartitionProduceResponse]) 
     return frozenset(slot for slot in refused if not produce.is_followed(*slot))
 
 
-def _passing(produce: Producing, outcome: Outcome) -> Answer | None:
-    """An answer that may go to the client without being opened; the decoder refuses unreadable bytes."""
-    if not isinstance(outcome, RawResponse) or produce.is_stitched:
-        return None
-    place = (outcome.frame, outcome.version, outcome.body_offset, len(outcome.frame))
-    try:
-        if outcome.version == produce.request.version:
-            return outcome if produce_response_is_clean(*place) else None
-        if produce.request.version < IDS_SINCE:
-            return None
-        pieces = with_topic_ids(*place, {topic.name.encode(): topic.topic_id for topic in produce.scan.topics})
-    except WireError:
-        return None
-    return None if pieces is None else Body(tuple(pieces))
-
-
-def _joined(produce: Producing, outcomes: list[Outcome]) -> Body | None:
-    """One answer, joined from several that may pass unopened; None if one of them must be opened."""
-    if len(outcomes) < 2 or produce.results or produce.strange or produce.scan.transactional_id is not None:
-        return None
-    if produce.request.version < FLEXIBLE or produce.is_stitched:
-        return None
-    by_id = produce.request.version >= IDS_SINCE
-    responses = [
-        (outcome.frame, outcome.version, outcome.body_offset, len(outcome.frame))
-        for outcome in outcomes
-        if isinstance(outcome, RawResponse)
-    ]
-    if len(responses) < len(outcomes):
-        return None
-    topics = [
-        Awaited(topic.name.encode(), topic.topic_id if by_id else None, len(topic.partitions))
-        for topic in produce.scan.topics
-    ]
-    try:
-        pieces = join_clean(responses, topics)
-    except WireError:  # the decoder refuses it
-        return None
-    return None if pieces is None else Body(tuple(pieces))
-
-
-def _is_of_version(outcome: Outcome, version: int) -> TypeGuard[RawResponse]:
-    return isinstance(outcome, RawResponse) and outcome.version == version
-
-
-def _is_clean(response: ProduceResponse) -> bool:
-    """Whether the answer says nothing about the cluster behind the gateway."""
-    return not response.node_endpoints and not any(
-        partition.error_code for topic in response.responses for partition in topic.partition_responses
-    )
-
-
-def _answer(produce: Producing) -> Answer:
-    if produce.scan.acks == 0:
-        failed = sorted({slot[0] for slot, result in produce.results.items() if result.error_code})
-        failed += [f"with id {topic.topic_id.hex()}" for topic in produce.strange]
-        return Close(f"Produce with acks 0 could not be sent, topics {', '.join(failed)}") if failed else NoAnswer()
-    return ProduceResponse(
-        throttle_time_ms=produce.throttle_ms,
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[produce.results[topic.name, p.partition] for p in topic.partitions],
-            )
-            for topic in produce.scan.topics
-        ]
-        + [
-            TopicProduceResponse(topic_id=topic.topic_id, partition_responses=_unknown(topic))
-            for topic in produce.strange
-        ],
-    )
-
-
-def _unknown(topic: ProduceTopic) -> list[PartitionProduceResponse]:
-    return [PartitionProduceResponse(each.partition, ErrorCode.UNKNOWN_TOPIC_ID, -1) for each in topic.partitions]
-
-
 def _without_acks(produce: Producing, outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]]) -> Answer:
     for _, parts, outcome in outcomes:
         if not isinstance(outcome, Sent):
             for wanted in parts:
                 produce.refuse((wanted.topic, wanted.partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    return _answer(produce)
+    return answer_of(produce)

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from mesh.protection.keys import NoKey, Wrapped
 from mesh.protection.rule import Others, Rule
 from services.gateway.requests.auditing.withheld import tell_withheld
+from services.gateway.requests.conversions import NotConverted, convert
 from services.gateway.requests.data_keys import Found, Wanted, find_keys
-from services.gateway.requests.plan import Command, Gather, MeshView, NotConverted, convert
+from services.gateway.requests.plan import Command, Gather, MeshView
 from services.gateway.requests.records import broker_fetches
 from services.gateway.requests.records.revealed_batches import (
     MOST_DATA_KEYS,

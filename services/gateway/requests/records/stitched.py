@@ -8,7 +8,9 @@ Theory of operation
 3. A partition that a cluster has got after the cut has no older parts: its offsets are those of the cluster.
 4. A request can name a topic in one way on each cluster: as the newest part there is called. An older part of another
    name counts as a part whose cluster is away.
-5. The past of a fork is read by the name of the topic that it is from, so that all which holds for that topic's records
+5. If the topic on a cluster has another id than the part's, it was deleted and made anew: the part is lost. It counts
+   as a part whose cluster is away, until control takes it out of the log.
+6. The past of a fork is read by the name of the topic that it is from, so that all which holds for that topic's records
    (names, protection) holds for the past. It counts as a part whose cluster is away while a rule renames that topic.
 """
 
@@ -22,6 +24,7 @@ from mesh.routing import Route
 from mesh.stitches import LogPart
 from mesh.transactions import LogPlace
 from services.gateway.requests.records.fetch_sessions import Marks
+from services.gateway.wire.schema import NO_UUID
 
 if TYPE_CHECKING:
     from services.gateway.requests.memory import Memory
@@ -59,6 +62,8 @@ class Stretch(NamedTuple):
     is_first: bool
     is_past: bool = False
     """The records are those of the topic that the log is a fork of."""
+    topic_id: bytes = b""
+    """The cluster's id of the topic; empty if it is not known."""
 
     def asked_as(self, topic: str) -> str:
         """The name of this topic in requests about the part."""
@@ -119,7 +124,7 @@ def stretches_of(parts: Sequence[LogPart], partition: int) -> Stretches:
         is_named = part.is_past or names.setdefault(part.cluster, part.topic) == part.topic
         cluster = part.cluster if is_named else NO_CLUSTER
         if end is None or start < end:
-            found.append(Stretch(cluster, part.topic, shift, start, end, present, False, part.is_past))
+            found.append(Stretch(cluster, part.topic, shift, start, end, present, False, part.is_past, part.topic_id))
             end = start
     found[-1] = found[-1]._replace(is_first=True)
     return () if len(found) == 1 and not found[0].shift else tuple(reversed(found))
@@ -134,9 +139,19 @@ def stretches(topic: str | bytes, partition: int, mesh: MeshView) -> Stretches:
     if route is None:
         return ()
     parts = stretches_of(logs[topic].up_to(route.stay), partition)
-    if not logs[topic].fork_of:
-        return parts
-    return tuple(part if _has_own_name(part, mesh) else part._replace(cluster=NO_CLUSTER) for part in parts)
+    return tuple(
+        part
+        if part.end is None or (_has_own_name(part, mesh) and _is_its_topic(part, topic, mesh))
+        else part._replace(cluster=NO_CLUSTER)
+        for part in parts
+    )
+
+
+def _is_its_topic(part: Stretch, topic: str, mesh: MeshView) -> bool:
+    """Whether the cluster has the topic of the part, as far as is known, and not another one of its name."""
+    cluster = mesh.clusters.get(part.cluster) if part.topic_id else None
+    known = None if cluster is None else cluster.topics.get(part.asked_as(topic))
+    return known is None or known.topic_id in (part.topic_id, NO_UUID)
 
 
 def _has_own_name(part: Stretch, mesh: MeshView) -> bool:

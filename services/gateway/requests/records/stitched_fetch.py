@@ -7,28 +7,35 @@
    leader's own log decides. If the records are lost, the answer is OFFSET_OUT_OF_RANGE. The cluster itself gives the
    same answer for records that retention has taken.
 3. The past of a fork is read by the name of the topic that it is from (`past_reads`). The poll knows it by that name.
-4. An old part whose cluster is away gets NOT_LEADER_OR_FOLLOWER, as any partition does.
+4. Requests name topics, so a topic that was made anew answers in the place of the one that is gone. When records of an
+   old part have come, the broker is asked for the topic's id. Records of another topic are not given out.
+5. An old part whose cluster is away gets NOT_LEADER_OR_FOLLOWER, as any partition does.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import structlog
 
 from mesh.transactions import LogPlace
 from services.gateway.requests.placement import Place
-from services.gateway.requests.plan import Command, MeshView, Unreachable, ask_all
-from services.gateway.requests.records.broker_fetches import Found, Limits
+from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Unreachable, ask_all
+from services.gateway.requests.records.broker_fetches import Found, Limits, NamedSlot
 from services.gateway.requests.records.fetch_poll import Poll
 from services.gateway.requests.records.fetch_sessions import Position, Slot
 from services.gateway.requests.records.past_reads import TURN_S
 from services.gateway.requests.records.replication import DEBUGGER
 from services.gateway.requests.records.stitched import Part, Stretch, at, stretches
+from services.gateway.requests.topic_ids import HIGHEST_METADATA
 from services.gateway.requests.transactions.stable_offsets import READ_UNCOMMITTED, question
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import end_of_whole, last_offset, shift_offsets
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_offsets import ListOffsetsResponse
+from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from services.gateway.wire.scanner.fetch_join import refilled
+from services.gateway.wire.schema import NO_UUID
 
 log = structlog.get_logger(__name__)
 
@@ -132,6 +139,36 @@ def find_lost_ends(poll: Poll) -> Generator[Command, Any, None]:
                 slot = logs[LogPlace(place.cluster, topic.name, told.partition_index)]
                 if not told.error_code and told.offset <= poll.wanted[slot].offset:
                     _refuse(poll, slot, poll.parts_read[slot])
+
+
+def refuse_others(poll: Poll) -> Generator[Command, Any, None]:
+    """Refuses the records of topics that are not those of the parts."""
+    read: dict[Place, list[NamedSlot]] = {}
+    for place, asked in poll.parts.items():
+        for slot in asked:
+            part, found = poll.parts_read.get(slot), poll.found.get(slot)
+            if part and part.topic_id and part.end is not None and found is not None and found.part.record_bytes:
+                read.setdefault(place, []).append(slot)
+    if not read:
+        return
+    poll.own()  # the plan waits now
+    calls = [_question_for_ids(place, {topic for topic, _ in slots}, poll.mesh) for place, slots in read.items()]
+    outcomes = yield from ask_all(calls, MetadataResponse)
+    for (place, slots), outcome in zip(read.items(), outcomes, strict=True):
+        ids = {} if isinstance(outcome, Unreachable) else {topic.name: topic.topic_id for topic in outcome.topics}
+        others = [slot for slot in slots if ids.get(slot[0]) not in (poll.parts_read[slot].topic_id, NO_UUID)]
+        for slot in others:
+            poll.found.pop(slot)
+            poll.refused[slot] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for topic in sorted({topic for topic, _ in others if topic in ids}):
+            log.warning("the topic of an old part was made anew, and is not read", topic=topic, cluster=place.cluster)
+
+
+def _question_for_ids(place: Place, topics: Collection[str], mesh: MeshView) -> Call:
+    named = [MetadataRequestTopic(name=topic) for topic in sorted(topics)]
+    question = MetadataRequest(topics=named, allow_auto_topic_creation=False)
+    version = highest_version(mesh, place.cluster, ApiKey.METADATA, HIGHEST_METADATA)
+    return Call(place.cluster, question, version, Broker(place.broker_id), Lane.CLIENT, by_mesh=True)
 
 
 def _place_to_ask(poll: Poll, slot: Slot, found: Found | None) -> Place | None:

@@ -198,6 +198,11 @@ def wait_for_coordinator(cluster: KafkaCluster, group: str) -> None:
         wait_unless(obstacle, f"cluster {cluster.name} has coordinators", 60)
 
 
+def await_share_lag(tools: ConsoleTools, group: str, topic: str, wanted: int) -> None:
+    """Brokers write what members accept a little later."""
+    wait_until(lambda: share_lag(tools, group, topic) == wanted, f"{wanted} records are left to the group")
+
+
 def share_lag(tools: ConsoleTools, group: str, topic: str) -> int:
     """Records that nobody has accepted yet, as kafka-share-groups tells."""
     described = asyncio.run(tools.run(Tool.SHARE_GROUPS, "--describe", "--group", group))
@@ -225,7 +230,7 @@ async def test_a_share_consumer_acknowledges_on_another_connection_than_it_fetch
         produce(gateway.address, apples, ["one"])
         [acquired] = await comes_true(lambda: member.acquire(fetching), bool, "the record comes")
         await member.accept(acknowledging, acquired)
-    assert await asyncio.to_thread(share_lag, ConsoleTools(gateway.address), group, apples) == 0
+    await asyncio.to_thread(await_share_lag, ConsoleTools(gateway.address), group, apples, 0)
 
 
 def test_settings_from_before_a_groups_first_member_hold_on_the_cluster_of_its_topics(
@@ -291,10 +296,10 @@ def test_a_share_group_gives_records_out_and_again(
     assert sorted(member.of("released")) == ["again 1", "again 2"]
 
     tools = ConsoleTools(gateway.address)
-    assert share_lag(tools, group, apples) == 0
+    await_share_lag(tools, group, apples, 0)
     reset = ("--reset-offsets", "--to-earliest", "--execute", "--group", group, "--topic", apples)
     asyncio.run(tools.run(Tool.SHARE_GROUPS, *reset))
-    assert share_lag(tools, group, apples) == len(values)
+    await_share_lag(tools, group, apples, len(values))
     deleted = asyncio.run(tools.run(Tool.SHARE_GROUPS, "--delete", "--group", group))
     assert "was successful" in deleted
 

@@ -18,7 +18,7 @@ from mesh.routing import ExactName, ForwardingRule, Subject
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
 from tests.fixtures.sweeps import mostly
-from tests.fixtures.waiting import wait_unless
+from tests.fixtures.waiting import wait_unless, wait_until
 from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway
 from tests.integration.gateway.gateways import gateways_side_by_side
 from tests.integration.gateway.member import run_member
@@ -52,8 +52,10 @@ class Member:
     def __init__(self, bootstrap: str, group: str, topics: list[str], **config: object) -> None:
         self.values: list[str] = []
         self.rebalances = 0
+        quick = {"heartbeat.interval.ms": 300} if config.get("group.protocol", "classic") == "classic" else {}
         self.consumer = Consumer(
             {
+                **quick,
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
@@ -112,7 +114,7 @@ def test_members_share_topics_of_both_clusters_and_take_over(
             poll_until("both have partitions", lambda: shared_out(stays, leaves), stays, leaves)
             together = figure("group_rebalances_total", group)
             assert together >= 1
-            assert figure("group_connections", group) == 2
+            wait_until(lambda: figure("group_connections", group) == 2, "each member has a connection for its group")
         poll_until("one has them all", lambda: shared_out(stays), stays)
         expected = {f"{topic} {n}" for topic in topics for n in range(COUNT)}
         for topic in topics:

@@ -31,10 +31,10 @@ DELIVERIES = 5
 ORDERS = [ORDER.replace("7", str(number)) for number in range(10, 16)]
 
 
-def java(house: House, user: str, group: str, count: int) -> Told:  # noqa: F811
+def java(house: House, user: str, group: str, count: int, **config: str) -> Told:  # noqa: F811
     login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{user}" password="{PASSWORD}";'
     security = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": MECHANISM, "sasl_jaas_config": login}
-    return run_member("share", house.bootstrap, group, [house.orders], count, **security)
+    return run_member("share", house.bootstrap, group, [house.orders], count, **security, **config)
 
 
 def groups(house: House, *names: str) -> None:  # noqa: F811
@@ -115,7 +115,7 @@ def test_an_outage_of_the_key_service_costs_one_delivery_and_no_record(
     house.gateway.gateway.mesh.memory.keys_awaited.drop(house.orders)  # the member finds out by itself
     before = withheld()
     with ThreadPoolExecutor(1) as background:
-        member = background.submit(java, house, READER, group, len(ORDERS))
+        member = background.submit(java, house, READER, group, len(ORDERS), retry_backoff_max_ms="200")
         wait_until(lambda: withheld() - before > 2 * DELIVERIES, "the member has asked many times", 60)
         away.rename(house.keys)
         told = member.result(120)

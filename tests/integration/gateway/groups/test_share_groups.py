@@ -49,8 +49,8 @@ def table(
 
 
 @pytest.fixture
-def gateway(table: Rules, start_gateway: StartGateway) -> RunningGateway:
-    return start_gateway(table.table, listen=f"127.0.0.1:{free_block(1)}")
+def gateway(table: Rules, start_gateway: StartGateway, request: pytest.FixtureRequest) -> RunningGateway:
+    return start_gateway(table.table, listen=f"127.0.0.1:{free_block(1)}", **getattr(request, "param", {}))
 
 
 def batch(number: int, *topics: str) -> set[str]:
@@ -268,6 +268,7 @@ def test_a_topic_that_changes_its_cluster_is_read_there_by_the_same_group(
     assert member.faults == []
 
 
+@pytest.mark.parametrize("gateway", [{"request_timeout_s": 4.0}], indirect=True, ids=["soon given up"])
 def test_members_read_on_from_one_cluster_while_the_other_is_away(
     gateway: RunningGateway, kafka_c2: KafkaCluster, apples: str, bananas: str, group: str
 ) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
+from mesh import durations
 from mesh.rpc import record_rules
 from services.router.forwarding.orders import GroupSync, RunRule
 from tests.fixtures.record_rules import WITHIN_S, Side, Workers, ends, mirror
 from tests.fixtures.waiting import wait_unless, wait_until
 
-CONTINUOUS = record_rules.GroupOffsets(continuous=True, sync_interval_ms=200)
+CONTINUOUS = record_rules.GroupOffsets(continuous=True, sync_interval=durations.of_ms(200))
 
 
 def commit(side: Side, group: str, topic: str, offsets: Mapping[int, int]) -> None:

@@ -15,10 +15,11 @@ from services.router.forwarding.memory import Memory, SourcePartition
 from services.router.forwarding.points import Points
 from services.router.forwarding.target import Target
 from tests.fixtures.record_rules import Side
+from tests.fixtures.sweeps import REPEAT
 
-TRANSACTIONS = 40
+TRANSACTIONS = 20 * REPEAT
 """In one of ten, librdkafka keeps a record that was produced at the moment of the refusal until its time-out."""
-SOON_S = 10
+SOON_S = 15
 """Well below the delivery time-out."""
 MOST_RECORDS = 1_000_000
 """More than the queue of a producer holds: the writes wait for a slow broker, whose refusal comes long before."""

@@ -18,8 +18,9 @@ from mesh.validation import Content, Rule
 from services.gateway.downstream import conversion_worker, conversions
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.requests.conversions import Convert, NotConverted, convert
 from services.gateway.requests.data_keys import Found
-from services.gateway.requests.plan import Answer, Close, Command, Convert, NoAnswer, NotConverted, convert
+from services.gateway.requests.plan import Answer, Close, Command, NoAnswer
 from services.gateway.requests.records.opened_batches import Written, opened_batches
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.lanes import Lanes

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mesh import durations
 from mesh.routing import RoutingTable
 from mesh.routing.codec import table_to_proto
 from mesh.routing.delta import delta_between
@@ -46,7 +47,7 @@ async def test_a_move_by_deltas_is_kept_on_disk_as_a_whole_table(
 ) -> None:
     """So the gateway knows the table to come after a crash, whatever table is in force then."""
     before, after = stage.gateway.mesh.table, stage.table(2, apples="c2", bananas="c2")
-    hold = discovery.HoldOrder(delta=delta(before, after), hold_ms=5_000)
+    hold = discovery.HoldOrder(delta=delta(before, after), timeout=durations.of_ms(5_000))
     router.orders.put_nowait(discovery.WatchResponse(hold=hold))
     await until(lambda: router.acks == [(2, HELD)])
     assert last_table.load_held(tmp_path) == after
@@ -61,7 +62,7 @@ async def test_after_a_move_that_was_given_up_the_next_delta_rests_on_its_table(
 ) -> None:
     """The table in force never was the one to come; each order rests on the order before."""
     before, given_up, after = stage.gateway.mesh.table, stage.table(2, apples="c2"), stage.table(4, bananas="c1")
-    hold = discovery.HoldOrder(delta=delta(before, given_up), hold_ms=5_000)
+    hold = discovery.HoldOrder(delta=delta(before, given_up), timeout=durations.of_ms(5_000))
     router.orders.put_nowait(discovery.WatchResponse(hold=hold))
     router.orders.put_nowait(discovery.WatchResponse(release=discovery.ReleaseOrder(revision=2)))
     apply(router, given_up, after)

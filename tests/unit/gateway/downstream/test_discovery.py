@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from mesh import durations
 from mesh.routing import RoutingTable
 from mesh.routing.codec import table_to_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing, topic_moves
@@ -76,7 +77,7 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
         self.orders.put_nowait(discovery.WatchResponse(apply=message))
 
     def hold(self, table: RoutingTable, hold_ms: int = 5000) -> None:
-        order = discovery.HoldOrder(table=table_to_proto(table), hold_ms=hold_ms)
+        order = discovery.HoldOrder(table=table_to_proto(table), timeout=durations.of_ms(hold_ms))
         self.orders.put_nowait(discovery.WatchResponse(hold=order))
 
     @property

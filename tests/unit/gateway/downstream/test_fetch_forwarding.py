@@ -12,7 +12,7 @@ from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway import metrics
-from services.gateway.downstream import fetch_forwarding, fetch_in_flight, turns
+from services.gateway.downstream import fetch_forwarding, fetch_passing, turns
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
@@ -457,7 +457,7 @@ async def test_a_large_answer_passes_while_it_comes(
         begun += found is not None
         return found
 
-    monkeypatch.setattr(fetch_in_flight, "read_beginning", begins)
+    monkeypatch.setattr(fetch_passing, "read_beginning", begins)
     counts = Counts(LatencySketch, datetime.now(UTC))
     if counted:
         stage.gateway.mesh.memory.traffic = ClientTraffic(counts, time.monotonic)

@@ -7,6 +7,7 @@ import pytest
 
 from services.gateway.counting import Count
 from services.gateway.downstream.fetch_in_flight import FetchInFlight, Step
+from services.gateway.downstream.fetch_passing import beginning_of, passing
 from services.gateway.downstream.fetch_questions import Part, Way
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import RawResponse
@@ -90,11 +91,11 @@ class Stage:
 
     def passing(self, frame: bytearray, cut: int) -> bytes | None:
         beginning, missing = memoryview(bytearray(frame[:cut])), len(frame) - cut
-        found = self.fetch.begins(self.part, beginning, missing)
+        found = beginning_of(self.fetch, self.part, beginning, missing)
         if found is None:
             assert beginning == frame[:cut], "whoever gathers it must find it as it was"
             return None
-        pieces = self.fetch.passing(self.part, found, beginning, missing)
+        pieces = passing(self.fetch, self.part, found, beginning, missing)
         return b"".join(pieces) + frame[cut:]
 
 

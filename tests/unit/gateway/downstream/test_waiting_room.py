@@ -28,7 +28,8 @@ from tests.unit.gateway.scripted_broker import ScriptedBroker
 
 QUIET_S = 0.2
 WAIT_MS = 300
-LONG_MS = 8_000
+LONG_MS = 300_000
+"""Longer than any bound of these tests, so a poll that nobody wakes fails its test."""
 VERSION = 12
 
 
@@ -99,7 +100,8 @@ class Logs:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Consumers are quiet soon, and for long."""
     monkeypatch.setattr(fetch_forwarding, "QUIET_AFTER_S", QUIET_S)
-    monkeypatch.setattr(fetch_forwarding, "RENEWED_AFTER_S", 1_000.0)
+    for module in (fetch_forwarding, waiting_room):
+        monkeypatch.setattr(module, "RENEWED_AFTER_S", 1_000.0)
 
 
 @pytest.fixture
@@ -168,10 +170,8 @@ async def test_records_come_at_once_and_by_the_broker(stage: Stage, logs: Logs) 
     before = len(logs.asked)
     client.send(poll("apples", wait_ms=LONG_MS), VERSION)
     await someone_waits(stage)
-    began = time.monotonic()
     logs.change(end=7)
     assert seen(await client.answer(FetchResponse)) == [("apples", 0, b"rr")]
-    assert time.monotonic() - began < LONG_MS / 2000
     (sent,) = logs.asked[before:]
     assert sent.max_wait_ms < LONG_MS
     assert (sent.min_bytes, sent.max_bytes, sent.topics) == (1, 10_000_000, poll("apples").topics)
@@ -193,10 +193,8 @@ async def test_an_error_comes_at_once(stage: Stage, logs: Logs) -> None:
     client = await waits(stage)
     client.send(poll("apples", wait_ms=LONG_MS), VERSION)
     await someone_waits(stage)
-    began = time.monotonic()
     logs.change(error=ErrorCode.OFFSET_OUT_OF_RANGE)
     assert seen(await client.answer(FetchResponse)) == [("apples", ErrorCode.OFFSET_OUT_OF_RANGE, b"")]
-    assert time.monotonic() - began < LONG_MS / 2000
 
 
 async def test_a_poll_of_several_clusters_waits_for_both(stage: Stage, logs: Logs) -> None:
@@ -208,10 +206,8 @@ async def test_a_poll_of_several_clusters_waits_for_both(stage: Stage, logs: Log
     assert (len(logs.asked), len(others.asked)) == before
     client.send(poll("apples", "bananas", wait_ms=LONG_MS), VERSION)
     await someone_waits(stage)
-    began = time.monotonic()
     others.change(end=6)
     assert ("bananas", 0, b"r") in seen(await client.answer(FetchResponse))
-    assert time.monotonic() - began < LONG_MS / 2000
 
 
 async def test_a_session_goes_on(stage: Stage, logs: Logs) -> None:
@@ -260,12 +256,10 @@ async def test_a_lost_watch_sends_all_who_wait(stage: Stage, logs: Logs) -> None
     client = await waits(stage)
     client.send(poll("apples", wait_ms=LONG_MS), VERSION)
     await someone_waits(stage)
-    began = time.monotonic()
     for writer in list(stage.c1.connections):
         writer.transport.abort()
     logs.change(end=6)
     await someone_waits(stage, 0)
-    assert time.monotonic() - began < LONG_MS / 2000
     assert room(stage).watches == 0
     answer = await client.answer(FetchResponse)
     while seen(answer) != [("apples", 0, b"r")]:
@@ -278,10 +272,8 @@ async def test_a_watch_that_hangs_sends_all_who_wait(stage: Stage, logs: Logs) -
     logs.change(is_silent=lambda header: header.client_id == OUR_CLIENT_ID)
     client.send(poll("apples", wait_ms=LONG_MS), VERSION)
     await someone_waits(stage)
-    began = time.monotonic()
     logs.end = 6  # of which the watch does not hear
     assert seen(await client.answer(FetchResponse)) == [("apples", 0, b"r")]
-    assert time.monotonic() - began < LONG_MS / 2000
 
 
 async def test_a_watch_whose_request_is_never_sent_sends_all_who_wait(
@@ -290,7 +282,7 @@ async def test_a_watch_whose_request_is_never_sent_sends_all_who_wait(
     client = await waits(stage)
     client.send(poll("apples", wait_ms=LONG_MS), VERSION)
     await someone_waits(stage)
-    began, clusters = time.monotonic(), stage.gateway.mesh.clusters
+    clusters = stage.gateway.mesh.clusters
     submit, swallowed = clusters.submit, asyncio.Event()
 
     def swallow(call: Call, lanes: Lanes, client_id: str | None, *more: Any) -> None:
@@ -303,7 +295,6 @@ async def test_a_watch_whose_request_is_never_sent_sends_all_who_wait(
     await swallowed.wait()
     logs.end = 6
     assert seen(await client.answer(FetchResponse)) == [("apples", 0, b"r")]
-    assert time.monotonic() - began < LONG_MS / 2000
 
 
 async def test_after_a_while_a_consumer_asks_the_broker_itself(
@@ -337,7 +328,7 @@ async def test_clients_that_leave_wait_no_more(stage: Stage, logs: Logs, monkeyp
 
 async def test_many_are_woken_in_portions(stage: Stage, logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_room, "PORTION", 2)
-    clients = [await waits(stage) for _ in range(7)]
+    clients = [await waits(stage) for _ in range(5)]
     for client in clients:
         client.send(poll("apples", wait_ms=LONG_MS), VERSION)
     await someone_waits(stage, len(clients))
@@ -351,10 +342,8 @@ async def test_a_cluster_that_is_described_anew_is_watched_anew(stage: Stage, lo
     client = await waits(stage)
     client.send(poll("apples", wait_ms=LONG_MS), VERSION)
     await someone_waits(stage)
-    began = time.monotonic()
     stage.gateway.mesh.run_table(stage.table(2, apples="c2", bananas="c1"))
     logs.change(end=6)
     assert seen(await client.answer(FetchResponse)) == [("apples", 0, b"r")], "its table is that of its beginning"
-    assert time.monotonic() - began < LONG_MS / 2000
     Logs(stage.c2, end=1)
     assert seen(await ask(client, poll("apples", offset=0))) == [("apples", 0, b"r")]

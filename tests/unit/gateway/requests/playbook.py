@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
 from mesh.rpc import kafka_changes
 from services.gateway.requests.changes import Change, NotChanged
+from services.gateway.requests.conversions import Convert, NotConverted
 from services.gateway.requests.data_keys import FindKeys, Found
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge, VersionRange
 from services.gateway.requests.memory import Memory, Session
@@ -22,12 +23,10 @@ from services.gateway.requests.plan import (
     Ask,
     Call,
     Command,
-    Convert,
     Forget,
     Gather,
     Handle,
     MeshView,
-    NotConverted,
     Outcome,
     Refresh,
     Request,

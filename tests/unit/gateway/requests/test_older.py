@@ -4,9 +4,10 @@ import pytest
 
 from mesh.compression import Codec
 from mesh.validation import Policy, Rule
+from services.gateway.requests.conversions import NotConverted
 from services.gateway.requests.older import admin, fetch, offsets, produce
 from services.gateway.requests.older.rewriting import known_code
-from services.gateway.requests.plan import Call, Close, NoAnswer, NotConverted, RawResponse, Sent, Unreachable, Verbatim
+from services.gateway.requests.plan import Call, Close, NoAnswer, RawResponse, Sent, Unreachable, Verbatim
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode, encode
 from services.gateway.wire.errors import ErrorCode

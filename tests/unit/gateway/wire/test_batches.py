@@ -11,6 +11,7 @@ from services.gateway.wire.batches import (
     MINTED,
     batches,
     crc_is_right,
+    make_ordinary,
     mint_producer_id,
     patch_producer,
     patch_producer_id,
@@ -128,3 +129,18 @@ def test_the_mask_of_a_visit_never_changes() -> None:
 
 def test_no_id_stays_no_id() -> None:
     assert visit_producer_id(-1, 5) == -1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_ordinary_batches_have_no_producer_and_no_transaction_and_a_right_checksum(count: int) -> None:
+    """All else stays: the codec, the times, and the records."""
+    transactional, zstd = 0x10, 0x04
+    fields = {"attributes": transactional | zstd, "timestamp": 77, "base_offset": 5}
+    records = bytearray()
+    wanted = bytearray()
+    for number in range(count):
+        records += batch(b"records %d" % number, producer_id=9, epoch=2, sequence=number, **fields)
+        wanted += batch(b"records %d" % number, **{**fields, "attributes": zstd})
+    make_ordinary(records)
+    assert records == wanted
+    assert all(crc_is_right(records, header) for header in batches(records, 0, len(records)))

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from mesh.compression import Codec
 from mesh.protection.rule import Rule as ProtectionRule
 from mesh.validation import Compression, Rule
-from services.gateway.requests.plan import Call, NotConverted, RawResponse, Unreachable, Verbatim
+from services.gateway.requests.conversions import NotConverted
+from services.gateway.requests.plan import Call, RawResponse, Unreachable, Verbatim
 from services.gateway.requests.records.opened_batches import MARK, ORIGIN
 from services.gateway.requests.records.produce import handle
 from services.gateway.requests.records.record_checks import MOST_TOLD

@@ -18,8 +18,9 @@ from mesh.schemas.framing import prefix_of
 from mesh.schemas.schema import RegisteredSchema, SchemaKind
 from mesh.validation import Compression, Content, Mode, Policy, Rule, ValueSchema
 from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.conversions import NotConverted
 from services.gateway.requests.data_keys import Found, LatestOf, SchemaOf, Wanted
-from services.gateway.requests.plan import Call, NotConverted, RawResponse, Verbatim
+from services.gateway.requests.plan import Call, RawResponse, Verbatim
 from services.gateway.requests.records import content_checks, record_checks
 from services.gateway.requests.records.opened_batches import MARK, Opened, Written, opened_batches
 from services.gateway.requests.records.produce import handle

@@ -14,8 +14,9 @@ from mesh.protection.policy import Policy
 from mesh.protection.rule import Others, Rule
 from services.gateway.authentication.principal import Principal
 from services.gateway.requests.auditing.withheld import Withheld
+from services.gateway.requests.conversions import NotConverted
 from services.gateway.requests.data_keys import Found, Wanted
-from services.gateway.requests.plan import Close, Gather, NotConverted, Unreachable, Verbatim
+from services.gateway.requests.plan import Close, Gather, Unreachable, Verbatim
 from services.gateway.requests.records import revealed_batches as revealed_module
 from services.gateway.requests.records import revealing
 from services.gateway.requests.records.fetch_routes import route_to as fetch_route

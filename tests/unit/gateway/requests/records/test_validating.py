@@ -7,7 +7,8 @@ import pytest
 from mesh.compression import Codec
 from mesh.validation import Compression, Key, Mode, Policy, Rule
 from services.gateway.requests.auditing.invalid import InvalidBatch
-from services.gateway.requests.plan import Close, NotConverted, RawResponse, Unreachable
+from services.gateway.requests.conversions import NotConverted
+from services.gateway.requests.plan import Close, RawResponse, Unreachable
 from services.gateway.requests.records import opened_batches, produce
 from services.gateway.requests.records.produce_order import MAYBE_WRITTEN
 from services.gateway.wire.errors import ErrorCode

@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from mesh.compression import Codec
 from mesh.transactions import STATE_TOPIC, TRANSACTIONS_TOPIC, Identity
+from services.gateway.requests.conversions import Convert
 from services.gateway.requests.knowledge import TopicKnowledge
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.plan import (
@@ -19,7 +20,6 @@ from services.gateway.requests.plan import (
     Body,
     Call,
     Command,
-    Convert,
     Gather,
     Handle,
     MeshView,
