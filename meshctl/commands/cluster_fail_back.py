@@ -6,6 +6,7 @@ import uuid
 
 import click
 
+from mesh import durations
 from mesh.rpc import drains as drains_pb
 from mesh.rpc import fail_backs as fail_backs_pb
 from mesh.wording import short, word
@@ -95,7 +96,7 @@ def start(
         at_once=at_once or 0,
         bytes_per_second=round((rate or 0) * MEGABYTE),
         window=window,
-        hold_budget_ms=pause_at_most or 0,
+        hold_budget=durations.of_ms(pause_at_most or 0),
         cuts_at_most=cuts or 0,
         without_members=without,
     )

@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from mesh import durations
 from mesh.rpc import drains, fail_backs, fail_backs_grpc, standbys
 from tests.e2e.test_drains import Reader
 from tests.e2e.test_fail_over import (
@@ -68,7 +69,7 @@ async def asked(mesh: TwoOfEverything, method: str, request: Any, is_so: Callabl
 
 
 async def begin(mesh: TwoOfEverything, strays: fail_backs.StrayPolicy.ValueType) -> FailBack:
-    moves = drains.DrainSpec(hold_budget_ms=BUDGET_MS, cuts_at_most=50)
+    moves = drains.DrainSpec(hold_budget=durations.of_ms(BUDGET_MS), cuts_at_most=50)
     spec = fail_backs.FailBackSpec(cluster="c2", strays=strays, moves=moves)
     request = fail_backs.StartFailBackRequest(spec=spec, request_id=str(uuid.uuid4()))
     return await asked(mesh, "StartFailBack", request)
