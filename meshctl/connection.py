@@ -20,6 +20,7 @@ from mesh.rpc import (
     clients_grpc,
     drains_grpc,
     events,
+    fail_backs_grpc,
     grants_grpc,
     instances_grpc,
     lineage_grpc,
@@ -116,6 +117,7 @@ class Connection:
         self.rehearsals = rehearsals_grpc.RehearsalServiceStub(self._channel)
         self.drains = drains_grpc.DrainServiceStub(self._channel)
         self.standbys = standbys_grpc.StandbyServiceStub(self._channel)
+        self.fail_backs = fail_backs_grpc.FailBackServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.clients = clients_grpc.ClientServiceStub(self._channel)
         self.lineage = lineage_grpc.LineageServiceStub(self._channel)

@@ -83,6 +83,8 @@ STAGES = {
                     "integration/control/test_positions_of_moves.py",
                     "integration/control/test_producers_at_cut.py",
                     "integration/control/test_drains.py",
+                    "integration/control/test_fail_backs.py",
+                    "integration/control/test_strays.py",
                     "integration/control/test_copies.py",
                     "integration/control/test_replays.py",
                     "integration/control/test_replays_of_groups.py",

@@ -19,6 +19,8 @@ from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
 from mesh.rpc.v1 import drains_pb2 as drains
 from mesh.rpc.v1 import drains_pb2_grpc as drains_grpc
 from mesh.rpc.v1 import events_pb2 as events
+from mesh.rpc.v1 import fail_backs_pb2 as fail_backs
+from mesh.rpc.v1 import fail_backs_pb2_grpc as fail_backs_grpc
 from mesh.rpc.v1 import grants_pb2 as grants
 from mesh.rpc.v1 import grants_pb2_grpc as grants_grpc
 from mesh.rpc.v1 import instances_pb2 as instances
@@ -86,6 +88,8 @@ __all__ = [
     "drains",
     "drains_grpc",
     "events",
+    "fail_backs",
+    "fail_backs_grpc",
     "grants",
     "grants_grpc",
     "instances",

@@ -125,9 +125,17 @@ class Brokers:
         """The first offset, and the offset behind the last record, of an open transaction too."""
         return await self._offset(topic, partition, EARLIEST), await self._offset(topic, partition, LATEST)
 
-    async def fetch(self, topic: str, partition: int, offset: int, size: int, wait_ms: int = WAIT_MS) -> Fetched:
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        size: int,
+        wait_ms: int = WAIT_MS,
+        isolation: int = READ_COMMITTED,
+    ) -> Fetched:
         """Batches from this offset on, of `size` bytes at most, or one batch that is larger."""
-        request = FetchRequest(wait_ms, 1, size, READ_COMMITTED, [(topic, [(partition, offset, size)])])
+        request = FetchRequest(wait_ms, 1, size, isolation, [(topic, [(partition, offset, size)])])
         told = await self._ask("read", topic, partition, request)
         if not told.topics:
             raise CopySetbackError(f"cluster {self.name!r} reads nothing of {topic}-{partition}: it throttles")

@@ -9,7 +9,7 @@ one of the same codec. A batch stays as it is if too much comes out of it, or if
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mesh.compression import Allowance, Codec, compress, decompress
@@ -38,6 +38,40 @@ def contents(batch: Batch, start: int = 0) -> Iterator[tuple[int, bytes]]:
     for delta, later, body in _records(batch, payload):
         if (offset := batch.base_offset + delta) >= start:
             yield 1, _PLACE.pack(offset, batch.base_timestamp + later) + body
+
+
+def opened(batch: Batch, most: int) -> list[tuple[int, int, bytes]]:
+    """Offset, time, and the rest (key, value, headers) of each record. ForeignBatchError: it can't be opened."""
+    payload = _decompressed(batch, most)
+    if payload is None:
+        text = f"the batch at offset {batch.base_offset} can't be decompressed to {most:,} bytes at most"
+        raise ForeignBatchError(text)
+    return [
+        (batch.base_offset + delta, batch.base_timestamp + later, body)
+        for delta, later, body in _records(batch, payload)
+    ]
+
+
+def closed(records: Sequence[tuple[int, bytes]]) -> Batch:
+    """A batch without a codec, of the times and the rests of records."""
+    first = records[0][0]
+    made = bytearray()
+    for delta, (time, body) in enumerate(records):
+        made += _record(time - first, delta, body)
+    return new_batch(0, len(records), first, max(time for time, _ in records), bytes(made), 0)
+
+
+def with_headers(body: bytes, headers: Mapping[str, bytes]) -> bytes:
+    """The rest of a record with further headers, behind those that it has. `body`: key, value, headers."""
+    at = 0
+    for _ in ("key", "value"):
+        length, at = _read(body, at)
+        at += max(0, length)
+    number, after = _read(body, at)
+    made = bytearray(body[:at]) + _varint(number + len(headers)) + body[after:]
+    for name, value in headers.items():
+        made += _varint(len(name.encode())) + name.encode() + _varint(len(value)) + value
+    return bytes(made)
 
 
 def joined(steps: Iterable[Step], most: float = JOINED) -> Iterator[Step]:
@@ -89,9 +123,7 @@ def _one(waiting: list[tuple[Batch, bytes]]) -> Batch:
     for batch, payload in waiting:
         further, later = batch.base_offset - head.base_offset, batch.base_timestamp - head.base_timestamp
         for delta, time, body in _records(batch, payload):
-            rest = b"\0" + _varint(time + later) + _varint(delta + further) + body
-            made += _varint(len(rest))
-            made += rest
+            made += _record(time + later, delta + further, body)
     latest = max(batch.max_timestamp for batch, _ in waiting)
     records = compress(Codec(head.codec), made)
     stop = waiting[-1][0].next_offset
@@ -115,6 +147,11 @@ def _records(batch: Batch, payload: bytes) -> Iterator[tuple[int, int, bytes]]:
         raise ForeignBatchError(
             f"a record of the batch at offset {batch.base_offset} is not of Kafka's format"
         ) from None
+
+
+def _record(later: int, delta: int, body: bytes) -> bytes:
+    rest = b"\0" + _varint(later) + _varint(delta) + body
+    return _varint(len(rest)) + rest
 
 
 def _read(payload: bytes, at: int) -> tuple[int, int]:

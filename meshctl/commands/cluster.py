@@ -12,6 +12,7 @@ from mesh.rpc import admin, routing
 from meshctl import wording
 from meshctl.cluster_properties import properties_of
 from meshctl.commands.cluster_drain import drain
+from meshctl.commands.cluster_fail_back import fail_back
 from meshctl.commands.cluster_identity import identity
 from meshctl.commands.cluster_rehearse import rehearse
 from meshctl.commands.cluster_standby import fail_over, standby
@@ -23,7 +24,7 @@ from meshctl.session import Group, Session, pass_session
 
 @click.group(cls=Group)
 def cluster() -> None:
-    """Upstream clusters: list, register, test, rehearse, drain, stand by, fail over, remove."""
+    """Upstream clusters: list, register, test, rehearse, drain, stand by, fail over and back, remove."""
 
 
 @cluster.command("list")
@@ -57,6 +58,7 @@ cluster.add_command(drain)
 cluster.add_command(rehearse)
 cluster.add_command(standby)
 cluster.add_command(fail_over)
+cluster.add_command(fail_back)
 
 
 def _addresses(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:

@@ -9,8 +9,17 @@ from types import ModuleType
 from typing import Any
 
 from mesh.member_keys import MemberKeys
-from mesh.rpc import drains_grpc, move_certificates_grpc, rehearsals_grpc, standbys_grpc, topic_moves_grpc, topics_grpc
+from mesh.rpc import (
+    drains_grpc,
+    fail_backs_grpc,
+    move_certificates_grpc,
+    rehearsals_grpc,
+    standbys_grpc,
+    topic_moves_grpc,
+    topics_grpc,
+)
 from services.control.api.drain_service import DrainService
+from services.control.api.fail_back_service import FailBackService
 from services.control.api.move_certificate_service import TopicMoveCertificateService
 from services.control.api.rehearsal_service import RehearsalService
 from services.control.api.standby_service import StandbyService
@@ -18,6 +27,7 @@ from services.control.api.topic_move_service import TopicMoveService
 from services.control.api.topic_service import TopicService
 from services.control.decisions.drains.commands import DrainDecisions
 from services.control.decisions.drains.surveys import Surveys
+from services.control.decisions.fail_backs.commands import FailBackDecisions
 from services.control.decisions.forks.commands import ForkDecisions
 from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
@@ -60,6 +70,7 @@ class Moving:
         drains = DrainDecisions(journal, moves, surveys, progress, own_topics, rules.check_known)
         self.standby_reports = StandbyReports()
         standbys = StandbyDecisions(journal, rules, connections, progress, own_topics, members, self.standby_reports)
+        fail_backs = FailBackDecisions(journal, connections, members, moves, drains, rules.check_known)
         rehearsals = RehearsalDecisions(journal, connections, looking, members)
         forks = ForkDecisions(journal, rules, connections, preparation, looking)
         self.services: Sequence[tuple[ModuleType, object]] = (
@@ -67,6 +78,7 @@ class Moving:
             (move_certificates_grpc, TopicMoveCertificateService(journal, certificates, keys)),
             (drains_grpc, DrainService(journal, drains)),
             (standbys_grpc, StandbyService(journal, standbys)),
+            (fail_backs_grpc, FailBackService(journal, fail_backs)),
             (rehearsals_grpc, RehearsalService(journal, rehearsals)),
             (topics_grpc, TopicService(journal, connections, looking, forks)),
         )
@@ -75,6 +87,7 @@ class Moving:
             "moves of topics": moves.run,
             "drains of clusters": drains.run,
             "standbys of clusters": standbys.run,
+            "fail-backs of clusters": fail_backs.run,
             "certificates of moves": certificates.run,
             "old logs of moves": old_logs.run,
             "topics that moves leave behind": Leftovers(journal, connections).run,

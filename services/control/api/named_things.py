@@ -103,6 +103,9 @@ class NamedThings:
             case "standbys":
                 standby = view.standbys.get(name)
                 return None if standby is None else standby.spec
+            case "failbacks":
+                fail_back = view.fail_backs.get(name)
+                return None if fail_back is None else fail_back.spec
             case "instances":
                 return self._instances.get(name)
             case "subscriptions":

@@ -17,6 +17,7 @@ from services.control.domain.change_control.freezing import FREEZE_STREAM
 from services.control.domain.change_control.proposals import PROPOSALS, Proposals, fold_proposals
 from services.control.domain.change_control.schedules import SCHEDULES
 from services.control.domain.drains.drains import DRAINS, Drains, fold_drains
+from services.control.domain.fail_backs.fail_backs import FAIL_BACKS, FailBacks, fold_fail_backs
 from services.control.domain.listeners.listeners import LISTENERS
 from services.control.domain.protection.rules import PROTECTION
 from services.control.domain.quotas.quotas import QUOTAS
@@ -79,6 +80,8 @@ class MeshView:
     """The open drains of clusters, and the last ended ones."""
     standbys: Standbys = field(default_factory=dict)
     """The standbys of clusters, by name."""
+    fail_backs: FailBacks = field(default_factory=dict)
+    """The last fail-back of each cluster, by name."""
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
     frozen: events.Event | None = None
@@ -163,6 +166,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         topic_moves=fold_topic_moves(view.topic_moves, event),
         drains=fold_drains(view.drains, event),
         standbys=fold_standbys(view.standbys, event),
+        fail_backs=fold_fail_backs(view.fail_backs, event),
         profiles=fold_profiles(view.profiles, event),
         grants=fold_grants(view.grants, event),
         users=fold_users(view.users, event),
@@ -223,7 +227,8 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", *POLICIES, f"{TOPIC_MOVES}/", f"{DRAINS}/", f"{STANDBYS}/", APPROVALS,
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", *POLICIES, f"{TOPIC_MOVES}/", f"{DRAINS}/", f"{STANDBYS}/",
+        f"{FAIL_BACKS}/", APPROVALS,
         f"{PROPOSALS}/", f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

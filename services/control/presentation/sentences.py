@@ -17,6 +17,7 @@ from services.control.presentation import (
     acls,
     approvals,
     drains,
+    fail_backs,
     listeners,
     protection,
     quotas,
@@ -294,6 +295,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     **topic_moves.SENTENCES,
     **drains.SENTENCES,
     **standbys.SENTENCES,
+    **fail_backs.SENTENCES,
     **users.SENTENCES,
 }
 """Payload -> its only sentence."""

@@ -36,9 +36,9 @@ from mesh.topic_logs.batches import (
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.course import Gap, steps
 from mesh.topic_logs.evidence import visible
+from mesh.topic_logs.pace import Pace
 from mesh.topic_logs.parts import Source
 from mesh.topic_logs.records import JOINED, joined
-from services.router.copying.pace import Pace
 
 FETCH_BYTES: Final = 1 << 20
 """The bytes of one Fetch. A session holds so many for each of AT_ONCE partitions."""

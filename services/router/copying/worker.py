@@ -11,10 +11,10 @@ import structlog
 from mesh.rpc import record_rules
 from mesh.stitches.codec import part_from_proto
 from mesh.topic_logs.brokers import Brokers, CopySetbackError, TooLargeError
+from mesh.topic_logs.pace import Pace
 from mesh.topic_logs.parts import PartedLog, Source
 from mesh.topic_logs.records import JOINED
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder, PartitionCopy
-from services.router.copying.pace import Pace
 from services.router.forwarding.orders import Progress, RunRule
 from services.router.forwarding.rule_thread import RuleThread, Wanted, World
 

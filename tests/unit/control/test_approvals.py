@@ -42,6 +42,7 @@ NEVER_WAIT = {
     "DrainService/CancelDrain": "takes back",
     "RehearsalService/EndRehearsal": "takes back",
     "StandbyService/EndStandby": "takes back",
+    "FailBackService/CancelFailBack": "takes back",
     "ApprovalService/ApproveProposal": "is the word of the second person",
     "ApprovalService/RefuseProposal": "likewise",
     "ApprovalService/WithdrawProposal": "takes back",

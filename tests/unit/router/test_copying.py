@@ -23,7 +23,7 @@ from mesh.topic_logs.batches import (
     written_by,
 )
 from mesh.topic_logs.course import Gap, steps
-from services.router.copying.pace import Pace
+from mesh.topic_logs.pace import Pace
 
 STOP = 1 << 40
 WITHIN_S = 60

@@ -101,28 +101,35 @@ class DrainDecisions:
         self._resting: dict[tuple[str, str], tuple[float, str]] = {}
         """Drain and topic -> when control tries again to begin its move, and why it could not begin."""
 
-    async def plan(self, spec: drains.DrainSpec) -> drains.Drain:
-        """The drain that the order would begin. Changes nothing."""
+    async def plan(self, spec: drains.DrainSpec, only: Collection[str] | None = None) -> drains.Drain:
+        """The drain that the order would begin. Changes nothing. `only`: the topics that it is about."""
         view = self._journal.view
         table = view.state.effective
         whole = completed(spec, table.clusters)
         self._check_members(whole.without_members)
-        candidates = await self._surveys.candidates(whole)
+        candidates = await self._surveys.candidates(whole, only)
         topics = planned(whole, table, candidates, list(view.record_rules.values()), view.topic_moves, self._own_topics)
         return counted(drains.Drain(spec=whole, topics=topics, notes=notes_of(whole, table, topics)))
 
-    async def start(self, spec: drains.DrainSpec, caller: Caller, answer: Answer) -> drains.Drain:
-        """Begins a drain."""
+    async def start(
+        self,
+        spec: drains.DrainSpec,
+        caller: Caller,
+        answer: Answer,
+        only: Collection[str] | None = None,
+        batch: Batch | None = None,
+    ) -> drains.Drain:
+        """Begins a drain. `only`: the topics that it is about; `batch`: the order that the drain is a part of."""
         view = await self._journal.first_time(caller)
-        plan = await self.plan(spec)
+        plan = await self.plan(spec, only)
         known = view.drains
         name = f"{DRAINS}/{new_id(DRAINS, known.open, known.ended)}"
         event = started(known, name, plan.spec, plan.topics, plan.notes, caller.actor, caller.reason, self.clock())
         await self._journal.append(
-            [Draft(name, event)],
+            [Draft(name, event), *([] if batch is None else [batch.draft(name)])],
             caller,
             view,
-            rests_on=lambda view: list(view.drains.open),
+            rests_on=lambda view: (list(view.drains.open), batch and batch.rests_on(view)),
             answer=lambda _, view: answer(view.drains.get(name)),
         )
         return event.drain

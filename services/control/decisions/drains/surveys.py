@@ -41,13 +41,13 @@ class Surveys:
         self._looking = looking
         self._coordinators = TransactionCoordinators()
 
-    async def candidates(self, spec: drains.DrainSpec) -> list[Candidate]:
-        """The topics that the drain is about. Refused if a cluster does not answer."""
+    async def candidates(self, spec: drains.DrainSpec, only: Collection[str] | None = None) -> list[Candidate]:
+        """The topics that the drain is about. Refused if a cluster does not answer. `only`: see `chosen`."""
         clusters = self._journal.view.state.effective.clusters
         source, target = clusters[spec.source_cluster], clusters[spec.target_cluster]
         try:
             here, there = await asyncio.gather(self._connections.topics(source), self._connections.topics(target))
-            seen = chosen(spec, await self._seen(source, here))
+            seen = chosen(spec, await self._seen(source, here), only)
             places = {each.name: Place(target.name, each.place.upstream_topic) for each in seen}
             settings_here, settings_there, sizes = await asyncio.gather(
                 self._settings(source, [each.place.upstream_topic for each in seen]),

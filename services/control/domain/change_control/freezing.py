@@ -47,6 +47,8 @@ FREED: tuple[type[Message], ...] = (
     events.StandbyEnded,
     events.FailOverHeld,
     events.FailOverEnded,
+    events.FailBackTopicsSet,
+    events.FailBackEnded,
 )
 
 

@@ -30,13 +30,15 @@ class Candidate:
     """None: the source does not say it."""
 
 
-def chosen(spec: drains.DrainSpec, seen: Iterable[SeenTopic]) -> list[SeenTopic]:
-    """The topics that a drain is about, by name."""
+def chosen(spec: drains.DrainSpec, seen: Iterable[SeenTopic], only: Collection[str] | None = None) -> list[SeenTopic]:
+    """The topics that a drain is about, by name. `only`: those that an order names; None for all of the pattern."""
     found = sorted(
         (
             each
             for each in seen
-            if each.place.cluster == spec.source_cluster and fnmatchcase(each.name, spec.topics or "*")
+            if each.place.cluster == spec.source_cluster
+            and fnmatchcase(each.name, spec.topics or "*")
+            and (only is None or each.name in only)
         ),
         key=lambda each: each.name,
     )

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from mesh.topic_logs.brokers import Brokers
+from mesh.topic_logs.pace import Pace
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder
-from services.router.copying.pace import Pace
 from tests.fixtures.record_rules import FIRST_TIME, WITHIN_S, Side, ends
 from tests.fixtures.waiting import wait_until
 

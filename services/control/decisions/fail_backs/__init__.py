@@ -1,0 +1,1 @@
+"""Fail-backs of clusters: from the plan to the end."""

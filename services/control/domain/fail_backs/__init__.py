@@ -1,0 +1,1 @@
+"""Fail-backs of clusters: what control decides about them. No I/O."""
