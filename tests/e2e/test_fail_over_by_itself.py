@@ -108,7 +108,7 @@ async def test_control_waits_while_the_copies_lack_too_much_and_an_operator_deci
         assert "acknowledged records, and may lack 0" in waits.problem
         failed_over = await fail_over(mesh)
         assert sum(each.lag_records for each in failed_over.topics) > 0
-        assert failed_over.problem == ""
+        await shown_when(mesh, lambda found: not found.problem)
         for load in loads:
             await load.goes_on()
     assert [load.faults for load in loads] == [[], []]
