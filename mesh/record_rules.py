@@ -94,11 +94,13 @@ def fold_record_rules(rules: RecordRules, event: events.Event) -> RecordRules:
             return {key: rule for key, rule in rules.items() if key != event.record_rule_removed.record_rule_id}
         case "topic_move_started":
             move = event.topic_move_started.move
-            if move.spec.kind == topic_moves.TOPIC_MOVE_KIND_STITCH:  # its records stay where they are
+            if (
+                move.state != topic_moves.TOPIC_MOVE_STATE_COPYING
+            ):  # its records stay where they are, at first or for good
                 return rules
-            spec = record_rules.RecordRuleSpec(record_rule_id=copy_of(move.name), copy=move.copy)
-            rule = RecordRule(spec, event.position, event.position, event.actor, event.time.ToDatetime(UTC))
-            return {**rules, rule.rule_id: rule}
+            return _with_copy(rules, move.name, move.copy, event)
+        case "topic_move_stitched":
+            return _with_copy(rules, event.topic_move_stitched.name, event.topic_move_stitched.copy, event)
         case "topic_move_ended":
             return {key: rule for key, rule in rules.items() if key != copy_of(event.topic_move_ended.name)}
         case "standby_topics_set":
@@ -114,6 +116,12 @@ def fold_record_rules(rules: RecordRules, event: events.Event) -> RecordRules:
             return _with(rules, replace(rule, group_syncs=_with_sync(rule.group_syncs, sync)), event)
         case _:
             return rules
+
+
+def _with_copy(rules: RecordRules, move: str, copy: record_rules.CopySpec, event: events.Event) -> RecordRules:
+    spec = record_rules.RecordRuleSpec(record_rule_id=copy_of(move), copy=copy)
+    rule = RecordRule(spec, event.position, event.position, event.actor, event.time.ToDatetime(UTC))
+    return {**rules, rule.rule_id: rule}
 
 
 def copy_of(move: str) -> str:

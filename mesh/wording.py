@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
-from mesh.rpc import access, admin, events, proposals, routing
+from mesh.rpc import access, admin, events, proposals, routing, topic_moves
 from mesh.rpc.roles import narrowing_text
 
 
@@ -23,6 +23,13 @@ def word(of: Any, number: int, unsaid: str = "-") -> str:
     except ValueError:
         return f"unknown to this release ({number})"
     return unsaid if said == "unspecified" else said.replace("_", " ")
+
+
+def origin_of(move: topic_moves.MoveWithRecords) -> str:
+    """The cluster from which the topic moves away. A move with two cuts has a place in between, on its target."""
+    if move.HasField("stitch"):
+        return move.stitch.way.source_cluster
+    return move.copy.parts[0].cluster_name if move.copy.parts else move.copy.source_cluster
 
 
 def match_text(of: routing.RuleMatch) -> str:

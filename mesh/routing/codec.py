@@ -45,7 +45,7 @@ _NODE_VIEWS = {
 }
 _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 
-TABLE_FORMAT = 9
+TABLE_FORMAT = 10
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_IDENTITIES = 4
 """The first format with clients' identities at clusters."""

@@ -26,7 +26,19 @@ from mesh.routing.listed_policy import (
     ListedDraft,
     PolicyMessage,
 )
-from mesh.rpc import acls, events, listeners, protection, quotas, rehearsals, stitches, tenants, validation
+from mesh.routing.standby_policy import STANDBY_EVENTS, StandbyDraft
+from mesh.rpc import (
+    acknowledgements,
+    acls,
+    events,
+    listeners,
+    protection,
+    quotas,
+    rehearsals,
+    stitches,
+    tenants,
+    validation,
+)
 from mesh.validation.codec import is_known as is_known_validation
 
 P = TypeVar("P", bound=PolicyMessage)
@@ -44,6 +56,7 @@ class Policies(NamedTuple):
     listener_policy: listeners.ListenerPolicy | None = None
     stitch_policy: stitches.StitchPolicy | None = None
     rehearsal_policy: rehearsals.RehearsalPolicy | None = None
+    standby_policy: acknowledgements.StandbyPolicy | None = None
 
 
 NO_POLICIES: Final = Policies()
@@ -122,6 +135,9 @@ STITCH_POLICY: Final = _listed("stitch_policy", STITCHES, 8, lambda _: True)
 REHEARSAL_POLICY: Final = _listed(
     "rehearsal_policy", REHEARSALS, 9, lambda each: each.state in rehearsals.RehearsalState.values()
 )
+STANDBY_POLICY: Final = PolicyKind(
+    "standby_policy", acknowledgements.StandbyPolicy, "logs", STANDBY_EVENTS, 10, StandbyDraft, lambda _: True
+)
 KINDS: Final[tuple[PolicyKind[Any], ...]] = (
     ACL_POLICY,
     QUOTA_POLICY,
@@ -131,6 +147,7 @@ KINDS: Final[tuple[PolicyKind[Any], ...]] = (
     LISTENER_POLICY,
     STITCH_POLICY,
     REHEARSAL_POLICY,
+    STANDBY_POLICY,
 )
 POLICY_EVENTS: Final = {payload: kind for kind in KINDS for payload in kind.payloads}
 """The payloads that change a policy, each with the kind."""

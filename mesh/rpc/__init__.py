@@ -5,6 +5,7 @@ behind that name has the stubs and servicers.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
+from mesh.rpc.v1 import acknowledgements_pb2 as acknowledgements
 from mesh.rpc.v1 import acls_pb2 as acls
 from mesh.rpc.v1 import acls_pb2_grpc as acls_grpc
 from mesh.rpc.v1 import admin_pb2 as admin
@@ -73,6 +74,7 @@ from mesh.rpc.v1 import validation_pb2_grpc as validation_grpc
 
 __all__ = [
     "access",
+    "acknowledgements",
     "acls",
     "acls_grpc",
     "admin",

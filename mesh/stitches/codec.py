@@ -7,7 +7,7 @@ from mesh.stitches.log import LogPart, Policy, StitchedLog
 
 
 def log_from_proto(message: stitches.StitchedLog) -> StitchedLog:
-    parts = tuple(map(_part_from_proto, message.parts))
+    parts = tuple(map(part_from_proto, message.parts))
     return StitchedLog(message.topic, parts, message.fork_of, message.past_bytes_per_second)
 
 
@@ -25,7 +25,7 @@ def policy_from_proto(message: stitches.StitchPolicy | None) -> Policy:
     return Policy() if message is None else Policy(map(log_from_proto, message.logs), message.revision)
 
 
-def _part_from_proto(message: stitches.LogPart) -> LogPart:
+def part_from_proto(message: stitches.LogPart) -> LogPart:
     starts, shifts = (tuple(getattr(each, name) for each in message.partitions) for name in ("start", "shift"))
     return LogPart(
         message.cluster_name, message.topic, message.visit, starts, shifts, message.is_past, message.topic_id

@@ -9,8 +9,9 @@ from typing import Final
 from aiokafka.record.util import calc_crc32c
 
 from mesh.topic_logs.batches import Batch, ForeignBatchError, batches
-from mesh.topic_logs.brokers import Brokers, CopySetbackError
+from mesh.topic_logs.brokers import CopySetbackError, Fetched
 from mesh.topic_logs.course import Gap, steps
+from mesh.topic_logs.parts import Source
 from mesh.topic_logs.records import contents
 
 FETCH_BYTES: Final = 1 << 20
@@ -33,7 +34,16 @@ class Evidence:
         return Evidence(records, crc)
 
 
-async def evidence(brokers: Brokers, topic: str, partition: int, start: int, end: int) -> Evidence:
+def visible(offset: int, fetched: Fetched) -> bytes | None:
+    """The content that readers see at this offset; None if they see nothing."""
+    head = next(batches(fetched.records), None)
+    if head is None or head.base_offset > offset:
+        return None
+    step = next(steps(head.base_offset, bytes(head.raw), fetched.aborted, head.next_offset))
+    return next((content for _, content in contents(step, offset)), None) if isinstance(step, Batch) else None
+
+
+async def evidence(brokers: Source, topic: str, partition: int, start: int, end: int) -> Evidence:
     """The records from `start` to before `end`, which has to be behind a batch. Raises CopySetbackError."""
     found, at = Evidence(), start
     while at < end:

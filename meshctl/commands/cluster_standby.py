@@ -5,9 +5,11 @@ from __future__ import annotations
 import uuid
 
 import click
+from google.protobuf.duration_pb2 import Duration as ProtoDuration
 
 from mesh.rpc import standbys as standbys_pb
 from mesh.wording import word
+from meshctl.commands.cluster_rehearse import Duration
 from meshctl.completions import cluster_names
 from meshctl.output import moment, print_json, print_table
 from meshctl.session import Command, NameFirst, Session, pass_session
@@ -17,7 +19,9 @@ FAIL_OVER_SECONDS = 60.0
 """The least time-out of a fail-over: control asks a dead cluster first, and fences each copy."""
 COLUMNS = ("STANDBY", "ON", "STATE", "TOPICS", "LAG", "SINCE", "FAILED OVER", "BY", "NOTE")
 TOPIC_COLUMNS = ("TOPIC", "COPY", "LAG", "BEHIND", "NOTE")
-LOSS_COLUMNS = ("TOPIC", "PARTITION", "LOST", "FROM", "END")
+NOTHING_LACKS = "No copy lacks a record that a router has seen the end of."
+NOTHING_LOST = "No acknowledged record is lost."
+LOSS_COLUMNS = ("TOPIC", "PARTITION", "LOST", "COUNT", "FROM", "END")
 
 
 @click.group("standby", cls=NameFirst)
@@ -40,17 +44,37 @@ def standby() -> None:
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), metavar="MB/S", help="Megabytes a second of one copy."
 )
+@click.option(
+    "--fail-over-after",
+    type=Duration(),
+    metavar="TIME",
+    help="Fail over without an operator when most gateways have not reached CLUSTER for so long; 30s. Not by default.",
+)
+@click.option(
+    "--max-loss", type=click.IntRange(min=0), metavar="RECORDS", help="Not while the copies lack more than that."
+)
+@click.option("--max-lag", type=Duration(), metavar="TIME", help="Not while a copy was further behind than that; 10s.")
 @click.option("--off", is_flag=True, help="End the standby; its copies stay.")
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
 def start(
-    session: Session, cluster: str, target: str | None, topics: str, rate: float | None, off: bool, reason: str
+    session: Session,
+    cluster: str,
+    target: str | None,
+    topics: str,
+    rate: float | None,
+    fail_over_after: int | None,
+    max_loss: int | None,
+    max_lag: int | None,
+    off: bool,
+    reason: str,
 ) -> None:
     """Keep copies of the topics of CLUSTER, also of topics that come later.
 
     \b
     Examples:
       meshctl cluster standby c1 --on c2 --topics 'shop.*'
+      meshctl cluster standby c1 --on c2 --fail-over-after 30s --max-loss 1000
       meshctl cluster standby c1 --off
     """
     if off == bool(target):
@@ -68,6 +92,9 @@ def start(
             target_cluster=target or "",
             topics=topics,
             bytes_per_second=round((rate or 0) * MEGABYTE),
+            fail_over_after=None if fail_over_after is None else ProtoDuration(seconds=fail_over_after),
+            max_lost_records=max_loss,
+            max_lag=None if max_lag is None else ProtoDuration(seconds=max_lag),
         )
         starting = standbys_pb.StartStandbyRequest(spec=spec, reason=reason, request_id=str(uuid.uuid4()))
         found = connection.call(connection.standbys.StartStandby, starting)
@@ -120,17 +147,19 @@ def _show(session: Session, found: standbys_pb.Standby) -> None:
         print_json(found)
         return
     print_table(COLUMNS, [_row(found)], empty="")
+    if found.spec.HasField("fail_over_after"):
+        click.echo(_policy(found.spec))
+    if found.acls or found.acl_problem:
+        click.echo("; ".join(filter(None, (f"{len(found.acls)} ACLs are kept", found.acl_problem))))
     if found.topics:
         click.echo()
         print_table(TOPIC_COLUMNS, map(_topic_row, found.topics), empty="")
-    losses = [
-        (topic.topic, each.partition, each.end - each.position, each.position, each.end)
-        for topic in found.topics
-        for each in topic.partitions
-        if each.end > each.position
-    ]
+    losses = [_loss_row(topic.topic, each) for topic in found.topics for each in topic.partitions if _lost(each)]
     click.echo()
-    print_table(LOSS_COLUMNS, losses, empty="No copy lacks a record that a router has seen the end of.")
+    has_failed_over = any(each.loss_count for topic in found.topics for each in topic.partitions)
+    print_table(LOSS_COLUMNS, losses, empty=NOTHING_LOST if has_failed_over else NOTHING_LACKS)
+    for gateway in found.silent_gateways:
+        click.echo(f"the loss may be larger: gateway {gateway} did not report the last records it acknowledged")
 
 
 def _row(of: standbys_pb.Standby) -> tuple[object, ...]:
@@ -142,9 +171,25 @@ def _row(of: standbys_pb.Standby) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+def _policy(of: standbys_pb.StandbySpec) -> str:
+    bounds = [f"at most {of.max_lost_records} records"] if of.HasField("max_lost_records") else []
+    bounds += [f"a lag of at most {of.max_lag.seconds} s"] if of.HasField("max_lag") else []
+    within = f", within {' and '.join(bounds)}" if bounds else ""
+    return f"control fails over by itself after {of.fail_over_after.seconds} s{within}"
+
+
 def _topic_row(of: standbys_pb.StandbyTopic) -> tuple[object, ...]:
     behind = f"{of.lag.ToMilliseconds() / 1000:.1f} s" if of.HasField("lag") else "-"
     return of.topic, "none" if of.left else of.copy.target_topic, of.lag_records, behind, of.problem
+
+
+def _lost(of: standbys_pb.StandbyPartition) -> int:
+    return of.lost_records if of.loss_count else max(0, of.end - of.position)
+
+
+def _loss_row(topic: str, of: standbys_pb.StandbyPartition) -> tuple[object, ...]:
+    count = word(standbys_pb.LossCount, of.loss_count) if of.loss_count else "as far as seen"
+    return topic, of.partition, _lost(of), count, of.position, of.acknowledged_end if of.loss_count else of.end
 
 
 def _name(cluster: str) -> str:

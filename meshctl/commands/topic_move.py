@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from mesh import durations
 from mesh.rpc import move_certificates as certificates_pb
 from mesh.rpc import topic_moves as moves_pb
-from mesh.wording import word
+from mesh.wording import origin_of, word
 from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
@@ -21,6 +21,8 @@ from meshctl.output import as_dict, length_of, moment, print_json, print_table
 from meshctl.session import NameFirst, Session, pass_session
 
 STITCH = moves_pb.TOPIC_MOVE_KIND_STITCH
+ANY = moves_pb.TOPIC_MOVE_KIND_UNSPECIFIED
+"""Control chooses: stitch, then copy, if the topic fits."""
 ENDS = (moves_pb.TOPIC_MOVE_STATE_DONE, moves_pb.TOPIC_MOVE_STATE_CANCELLED, moves_pb.TOPIC_MOVE_STATE_FAILED)
 LOOK_SECONDS = 0.5
 VERIFY_SECONDS = 600.0
@@ -34,12 +36,16 @@ COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED",
 def move() -> None:
     """Move a topic to another cluster with its records: offsets, groups and clients go on as they are.
 
-    A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch. With
-    --stitch nothing is copied: old records stay on the old cluster, and clients see one log over both.
+    Gateways hold the topic for a moment, and new records go to the new cluster. Clients see one log over both clusters,
+    until a router has copied it. Then gateways hold once more, and the new cluster has the topic whole.
+
+    With --copy, a router copies first, and clients go to the new cluster when it has all records. A topic that can't be
+    read over both clusters moves like that by itself. With --stitch nothing is copied: old records stay where they are.
 
     \b
     Examples:
       meshctl topic move apples --to c2
+      meshctl topic move apples --to c2 --copy
       meshctl topic move apples --to c2 --stitch
       meshctl topic move list
       meshctl topic move show 3f9a01bc
@@ -64,7 +70,9 @@ def move() -> None:
     shell_complete=member_names,
     help="Cut although this gateway does not answer, because its process has ended; again for each of several.",
 )
+@click.option("--copy", "copy_first", is_flag=True, help="Copy first, then cut once.")
 @click.option("--stitch", is_flag=True, help="Copy nothing: old records stay where they are, and clients see one log.")
+@click.option("--delete-old", is_flag=True, help="Delete the old topic, too, when nobody needs it any more.")
 @click.option("--wait", is_flag=True, help="Until the move has ended.")
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
@@ -73,7 +81,9 @@ def start(
     topic: str,
     target: str,
     *,
+    copy_first: bool,
     stitch: bool,
+    delete_old: bool,
     rate: int | None,
     budget: int | None,
     without: tuple[str, ...],
@@ -90,8 +100,13 @@ def start(
     """
     if stitch and rate:
         raise click.UsageError("--rate bounds a copy, and --stitch copies nothing")
+    if stitch and copy_first:
+        raise click.UsageError("--copy and --stitch exclude each other; without both, the log is stitched, then copied")
+    if delete_old and (stitch or copy_first):
+        raise click.UsageError("--delete-old is for a move that stitches and copies: leave --copy and --stitch out")
     spec = moves_pb.TopicMoveSpec(
-        kind=STITCH if stitch else moves_pb.TOPIC_MOVE_KIND_COPY,
+        kind=STITCH if stitch else moves_pb.TOPIC_MOVE_KIND_COPY if copy_first else ANY,
+        delete_old=delete_old,
         topic=topic,
         target_cluster=target,
         bytes_per_second=rate or 0,
@@ -134,6 +149,7 @@ def show(session: Session, move_id: str) -> None:
         print_json(found)
         return
     print_table(COLUMNS, [_row(found)], empty="")
+    _tell_course(found)
     if found.HasField("certificate"):
         click.echo()
         _tell_certificate(found.certificate)
@@ -213,7 +229,7 @@ def verify(session: Session, move_id: str) -> None:
         print_json(answer)
     else:
         if told is not None:
-            way = f"{told.move.copy.source_cluster} to {told.move.copy.target_cluster}"
+            way = f"{origin_of(told.move)} to {told.move.copy.target_cluster}"
             click.echo(f"move {_short(told.move)} of {told.move.spec.topic} from {way}, signed by {told.signer}\n")
         _tell_certificate(found)
     if not found.confirmed:
@@ -257,7 +273,8 @@ def undo(session: Session, move_id: str, wait: bool, reason: str) -> None:
         raise MeshctlError(text, ExitCode.REFUSED, status="NOT_DONE")
     spec = moves_pb.TopicMoveSpec()
     spec.CopyFrom(before.spec)
-    spec.target_cluster = before.copy.source_cluster
+    spec.target_cluster = origin_of(before)
+    spec.delete_old = False
     _start(session, spec, reason or f"undoes {before.name}", wait=wait)
 
 
@@ -294,9 +311,27 @@ def _tell(session: Session, found: moves_pb.MoveWithRecords) -> None:
     if session.as_json:
         print_json(found)
         return
-    way = f"{found.copy.source_cluster} to {found.copy.target_cluster}"
+    way = f"{origin_of(found)} to {found.copy.target_cluster}"
     pause = f", producers waited {length_of(found.pause)}" if durations.whole_ms(found.pause) else ""
     click.echo(f"move {_short(found)} of {found.spec.topic} from {way} is {_state(found)}{pause}")
+    if found.choice:
+        click.echo(f"  it copies first, because: {found.choice}")
+    if found.HasField("stitch") and found.state in ENDS and found.state != moves_pb.TOPIC_MOVE_STATE_DONE:
+        click.echo(f"  the log stays stitched: new records go to {found.stitch.way.target_topic}, and all can be read")
+
+
+def _tell_course(found: moves_pb.MoveWithRecords) -> None:
+    """The steps between the two cuts, and what came behind them."""
+    if found.HasField("stitch"):
+        first = found.stitch
+        pause = f"; producers waited {length_of(first.pause)}" if durations.whole_ms(first.pause) else ""
+        click.echo(
+            f"\nfirst cut at {moment(first.end_time)}{pause}: new records go to {first.way.target_topic} on "
+            f"{first.way.target_cluster}"
+        )
+        print_table(MAP, map(_map_row, first.cuts), empty="")
+    for each in found.deleted:
+        click.echo(f"deleted since: {each.topic} on {each.cluster_name}")
 
 
 def _tell_certificate(of: moves_pb.TopicMoveCertificate) -> None:
@@ -329,7 +364,7 @@ def _tell_evidence(of: moves_pb.TopicMoveCertificate) -> None:
 
 def _row(of: moves_pb.MoveWithRecords) -> tuple[object, ...]:
     return (
-        _short(of), of.spec.topic, of.copy.source_cluster, of.copy.target_cluster, _state(of), _behind(of),
+        _short(of), of.spec.topic, origin_of(of), of.copy.target_cluster, _state(of), _behind(of),
         length_of(of.pause), moment(of.create_time), of.actor, of.problem or of.progress.problem,
     )  # fmt: skip
 

@@ -35,10 +35,12 @@ from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rehearsals.commands import RehearsalDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.standbys.commands import StandbyDecisions
+from services.control.decisions.standbys.reports import StandbyReports
 from services.control.decisions.stitches.expiry import Expiry
 from services.control.decisions.stitches.retaining import Retaining
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
+from services.control.decisions.topic_moves.leftovers import Leftovers
 from services.control.decisions.topic_moves.old_logs import OldLogs
 from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topics.looking import Looking
@@ -66,7 +68,8 @@ class Moving:
         certificates, old_logs = Certificates(journal, connections), OldLogs(journal, connections)
         surveys = Surveys(journal, connections, looking)
         drains = DrainDecisions(journal, moves, surveys, progress, own_topics, rules.check_known)
-        standbys = StandbyDecisions(journal, rules, connections, progress, own_topics)
+        self.standby_reports = StandbyReports()
+        standbys = StandbyDecisions(journal, rules, connections, progress, own_topics, members, self.standby_reports)
         fail_backs = FailBackDecisions(journal, connections, members, moves, drains, rules.check_known)
         rehearsals = RehearsalDecisions(journal, connections, looking, members)
         forks = ForkDecisions(journal, rules, connections, preparation, looking)
@@ -87,6 +90,7 @@ class Moving:
             "fail-backs of clusters": fail_backs.run,
             "certificates of moves": certificates.run,
             "old logs of moves": old_logs.run,
+            "topics that moves leave behind": Leftovers(journal, connections).run,
             "expiry of parts": Expiry(journal, connections, self.retaining).run,
             "retention of stitched logs": self.retaining.run,
             "rehearsals of clusters": rehearsals.run,

@@ -231,7 +231,10 @@ class Control:
             (instances_grpc, InstanceService(journal, reports, self.orders, members, subscriptions)),
             (subscriptions_grpc, SubscriptionService(journal, subscriptions, self.orders.sidecars)),
             (clients_grpc, ClientService(journal, members, access, settings.client_addresses)),
-            (discovery_grpc, MemberReportService(journal, members, record_progress, longest_hold_ms)),
+            (
+                discovery_grpc,
+                MemberReportService(journal, members, record_progress, self.moving.standby_reports, longest_hold_ms),
+            ),
             (pipelines_grpc, PipelineService(journal, self.orders.sidecars)),
             (profiles_grpc, ProfileService(journal)),
             (replays_grpc, ReplayService(journal, self.replays)),

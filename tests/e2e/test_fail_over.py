@@ -34,6 +34,9 @@ GO_ON_WITHIN_S = 10.0
 """From the order of the fail-over until producers have an answer again."""
 NAME = "standbys/c2"
 RECORDS = 200
+UNANSWERED = 25
+"""Records below an answered one that were stored and had no answer when the cluster died, at most: they count as lost,
+and their producers send them again."""
 
 Standby = standbys.Standby
 
@@ -225,7 +228,6 @@ async def test_clients_go_on_at_the_copies_without_a_restart(
                 await has_committed(kafka_c1.bootstrap, reader_group, topic, [1, 1], operator.ge)
                 doomed.kill()
                 died = time.monotonic()
-                before = {value for writer in writers for value in writer.stored}
                 standby = await fail_over(mesh)
                 for writer in writers:
                     await writer.goes_on()
@@ -234,7 +236,7 @@ async def test_clients_go_on_at_the_copies_without_a_restart(
                     await writer.goes_on(RECORDS)
             stored = {value for writer in writers for value in writer.stored}
             there = await asyncio.to_thread(read_all, first, topic)
-            lost = before - {*there}
+            lost = stored - {*there}
 
             def has_read_on() -> bool:  # a live reader that had read lost records passes over as many offsets
                 return len({*there} - {value for *_, value in reader.read}) <= len(lost)
@@ -250,8 +252,7 @@ async def test_clients_go_on_at_the_copies_without_a_restart(
         )
         assert went_on_s < GO_ON_WITHIN_S
         assert [writer.faults for writer in writers] == [[], []]
-        assert stored - before <= {*there}
-        assert told <= len(lost)
+        assert 0 <= told - len(lost) <= UNANSWERED
         await asyncio.to_thread(write, first, topic, ["again"])
         successor = Reader(first, reader_group, [topic])
         with successor.running():

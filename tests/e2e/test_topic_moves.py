@@ -35,9 +35,10 @@ async def done(mesh: Mesh, move: Move) -> Move:
 class Reader:
     """A consumer of a group, in a thread. The reader notes what it reads, and commits before it leaves."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, **settings: str) -> None:
         self.read: list[tuple[int, int, bytes]] = []
-        self._settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+        own = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+        self._settings = {**own, **settings}
         self._topic = topic
         self._has_position = threading.Event()
         self._ended = threading.Event()
@@ -95,7 +96,7 @@ async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world
     try:
         with first.running():
             there = await asyncio.to_thread(
-                ended, own_mesh, of_moves(own_mesh, topic, "--to", "c2", "--budget", f"{BUDGET_MS}")
+                ended, own_mesh, of_moves(own_mesh, topic, "--copy", "--to", "c2", "--budget", f"{BUDGET_MS}")
             )
             await load.progress()
         with second.running():  # the group goes on at the new cluster, from where it was
@@ -104,7 +105,7 @@ async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world
             await load.progress()
             assert len(await stored(world.c1, topic)) > len(before)
             again = await asyncio.to_thread(
-                ended, own_mesh, of_moves(own_mesh, topic, "--to", "c2", "--budget", f"{BUDGET_MS}")
+                ended, own_mesh, of_moves(own_mesh, topic, "--copy", "--to", "c2", "--budget", f"{BUDGET_MS}")
             )
             await load.progress()
             await load.stop()
@@ -146,7 +147,7 @@ async def test_a_move_outlives_each_part_that_is_killed(own_mesh: Mesh, own_worl
     load.expect_lost_connections()
     try:
         options = ("--to", "c2", "--rate", f"{SLOW_BYTES}", *BUDGET)
-        move = of_moves(own_mesh, topic, *options)
+        move = of_moves(own_mesh, topic, "--copy", *options)
         for part in ("control", "router"):  # while it copies
             own_mesh.kill(part)
             own_mesh.start(part)

@@ -6,7 +6,7 @@ import asyncio
 
 from mesh import durations
 from mesh.rpc import admin, drains, topic_moves, topics
-from mesh.wording import short, word
+from mesh.wording import origin_of, short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
@@ -45,7 +45,7 @@ def progress(of: topic_moves.MoveWithRecords) -> Cell:
 def move_row(of: topic_moves.MoveWithRecords) -> Cells:
     name = short(of.name)
     return [
-        Cell(name, f"/moves/{name}"), Cell(of.spec.topic, f"/topics/{of.spec.topic}"), of.copy.source_cluster,
+        Cell(name, f"/moves/{name}"), Cell(of.spec.topic, f"/topics/{of.spec.topic}"), origin_of(of),
         of.copy.target_cluster, state(of), progress(of), words.moment(of.create_time), of.actor,
     ]  # fmt: skip
 
@@ -115,7 +115,7 @@ async def one(ask: Ask) -> Page:
     facts: list[Item] = [
         ("State", state(found)),
         ("Topic", Cell(found.spec.topic, f"/topics/{found.spec.topic}")),
-        ("From", found.copy.source_cluster),
+        ("From", origin_of(found)),
         ("To", found.copy.target_cluster),
         ("How far", progress(found)),
         ("Records copied", f"{found.progress.records_written:,}" if found.HasField("progress") else words.NONE),
@@ -139,7 +139,7 @@ async def one(ask: Ask) -> Page:
         parts.append(change("Cancel it", f"/moves/{name}/cancel", "Cancel the move", tone=Tone.BAD))
     if ask.may_change and found.state == DONE:
         stitch = "yes" if found.spec.kind == STITCH else ""
-        target = found.copy.source_cluster
+        target = origin_of(found)
         back = here("/moves/check", topic=found.spec.topic, target_cluster=target, stitch=stitch, undoes=name)
         links.append(Cell("Undo this move", back))
     live = f"move/{name}" if found.state in OPEN else ""

@@ -11,6 +11,7 @@ from mesh import durations
 from mesh.rpc import discovery, discovery_grpc, quotas
 from services.control.decisions.members.members import Members
 from services.control.decisions.records.progress import RecordProgress
+from services.control.decisions.standbys.reports import StandbyReports
 from services.control.store.journal import Journal
 
 log = structlog.get_logger(__name__)
@@ -19,10 +20,18 @@ log = structlog.get_logger(__name__)
 class MemberReportService(discovery_grpc.MemberReportServiceServicer):
     """See MemberReportService in discovery.proto."""
 
-    def __init__(self, journal: Journal, members: Members, record_progress: RecordProgress, hold_ms: int) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        members: Members,
+        record_progress: RecordProgress,
+        standby_reports: StandbyReports,
+        hold_ms: int,
+    ) -> None:
         self._journal = journal
         self._members = members
         self._record_progress = record_progress
+        self._standby_reports = standby_reports
         self._hold_ms = hold_ms
 
     async def Report(
@@ -38,6 +47,7 @@ class MemberReportService(discovery_grpc.MemberReportServiceServicer):
                     name = report.router.name
                     log.info("router connected", router=name, peer=context.peer())
                 self._journal.require_leading()
+                self._standby_reports.report(report.members, report.acknowledged, report.standby_reports)
                 self._members.report(
                     stream,
                     report.router,

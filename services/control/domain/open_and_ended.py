@@ -1,4 +1,4 @@
-"""What control sees to until it ends: orders, replays and drains, the open ones and the last ended ones."""
+"""Control sees to orders, replays and drains until they end: the open ones, and the last ended ones."""
 
 from __future__ import annotations
 

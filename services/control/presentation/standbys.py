@@ -25,9 +25,16 @@ def _topics_set(event: events.Event) -> str:
     return f"{text}; the copies lack {lost} records" if lost else text
 
 
+def _acls_set(event: events.Event) -> str:
+    found = event.standby_acls_set
+    text = f"{found.name}: the standby has {len(found.acls)} ACLs of its cluster"
+    return f"{text}; {found.problem}" if found.problem else text
+
+
 SENTENCES: Final[dict[str, Callable[[events.Event], str]]] = {
     "standby_started": _started,
     "standby_topics_set": _topics_set,
+    "standby_acls_set": _acls_set,
     "standby_ended": lambda event: f"{event.standby_ended.name} has ended, its copies stay",
     "fail_over_begun": lambda event: f"{event.fail_over_begun.name} fails over: routers copy no more",
     "fail_over_held": lambda event: (

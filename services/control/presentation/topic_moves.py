@@ -8,12 +8,30 @@ from typing import Final
 from mesh import durations
 from mesh.rpc import events
 from services.control.domain.topic_moves.moves import WORDS
+from services.control.domain.topic_moves.two_cuts import STITCH
 
 
 def _started(event: events.Event) -> str:
     move = event.topic_move_started.move
     way = f"from {move.copy.source_cluster} to {move.copy.target_cluster}"
-    return f"{move.name}: topic {move.spec.topic} moves with its records {way}"
+    how = "without a copy" if move.spec.kind == STITCH else "with its records"
+    return f"{move.name}: topic {move.spec.topic} moves {how} {way}"
+
+
+def _stitched(event: events.Event) -> str:
+    stitched = event.topic_move_stitched
+    copy = stitched.copy
+    pause = f", producers waited {durations.whole_ms(stitched.pause)} ms" if durations.whole_ms(stitched.pause) else ""
+    return (
+        f"{stitched.name}: the log is stitched{pause}; new records go to {copy.topic} on {copy.source_cluster}, "
+        f"and the copy of the whole log to {copy.target_topic} begins"
+    )
+
+
+def _deleted(event: events.Event) -> str:
+    deleted = event.topic_move_leftovers_deleted
+    topics = ", ".join(f"{each.topic} on {each.cluster_name}" for each in deleted.topics)
+    return f"{deleted.name}: nobody needs {topics} any more, and control has deleted it"
 
 
 def _given_up(event: events.Event) -> str:
@@ -65,7 +83,9 @@ SENTENCES: Final[dict[str, Callable[[events.Event], str]]] = {
     "topic_move_cut_given_up": _given_up,
     "topic_move_hindered": _hindered,
     "topic_move_cut_reached": _reached,
+    "topic_move_stitched": _stitched,
     "topic_move_certified": _certified,
+    "topic_move_leftovers_deleted": _deleted,
     "topic_move_old_log_grown": _grown,
     "topic_move_ended": _ended,
 }

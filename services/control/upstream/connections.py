@@ -19,6 +19,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way, which it does not export
     AdminClient,
+    NewPartitions,
     NewTopic,
 )
 from prometheus_client import Counter, Gauge
@@ -117,8 +118,10 @@ class Connections:
         """For each topic the effective values of these settings, wherever they were made."""
         return await self._call(cluster, lambda client, _: effective_settings(client, topics, names))
 
-    async def set_topic_settings(self, cluster: UpstreamCluster, topic: str, settings: Mapping[str, str]) -> None:
-        """Changes these settings of a topic."""
+    async def set_topic_settings(
+        self, cluster: UpstreamCluster, topic: str, settings: Mapping[str, str | None]
+    ) -> None:
+        """Changes these settings of a topic; None takes one back."""
         await self._call(cluster, lambda client, _: set_topic_settings(client, topic, settings))
 
     async def all_settings(self, cluster: UpstreamCluster, topic: str) -> list[Setting]:
@@ -163,6 +166,14 @@ class Connections:
     ) -> None:
         """Creates topics (name -> partitions and settings) and waits until the cluster shows them."""
         await self._call(cluster, lambda client, _: _create(client, topics), CREATE_TIMEOUT)
+
+    async def grow_topic(self, cluster: UpstreamCluster, topic: str, partitions: int) -> None:
+        """Gives a topic so many partitions."""
+        await self._call(cluster, lambda client, _: _grow(client, topic, partitions))
+
+    async def ask(self, cluster: UpstreamCluster, work: Callable[[AdminClient], T]) -> T:
+        """The result of work with the cluster's client; UnreachableError where it raises KafkaException."""
+        return await self._call(cluster, lambda client, _: work(client))
 
     async def delete_topics(self, cluster: UpstreamCluster, topics: Sequence[str]) -> None:
         """Deletes topics; those that are not there count as deleted."""
@@ -358,6 +369,11 @@ def _create(client: AdminClient, topics: Mapping[str, tuple[int, Mapping[str, st
         if time.monotonic() > deadline:
             raise TimeoutError("topics were created but do not show up")
         time.sleep(VISIBLE_POLL)
+
+
+def _grow(client: AdminClient, topic: str, partitions: int) -> None:
+    wanted = [NewPartitions(topic, partitions)]
+    client.create_partitions(wanted, request_timeout=REQUEST_TIMEOUT)[topic].result(REQUEST_TIMEOUT)
 
 
 def _delete(client: AdminClient, topics: Sequence[str]) -> None:

@@ -46,10 +46,15 @@ def _made_on_topic(entry: ConfigEntry) -> bool:
     return made_on_topic and entry.value is not None and not entry.is_sensitive
 
 
-def set_topic_settings(client: AdminClient, topic: str, settings: Mapping[str, str]) -> None:
-    """Settings that are not named stay as they are."""
+def set_topic_settings(client: AdminClient, topic: str, settings: Mapping[str, str | None]) -> None:
+    """None takes a setting back, so that the default counts. Settings that are not named stay as they are."""
     changes = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ConfigEntry(
+            name,
+            value or "",
+            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+        )
+        for name, value in settings.items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
     client.incremental_alter_configs([resource], request_timeout=REQUEST_S)[resource].result(REQUEST_S)

@@ -59,6 +59,7 @@ from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.quota_reports import QuotaReports
 from services.gateway.downstream.received_tables import ReceivedTables, table_of
 from services.gateway.downstream.routers import NoRouterError, Routers
+from services.gateway.downstream.standby_reports import StandbyReports
 from services.gateway.downstream.tables import RunningCanary
 from services.gateway.requests.records.handover import learn
 from services.gateway.upstream import security
@@ -114,6 +115,7 @@ class Discovery:
         self._complaint = ""
         """The last log line about routers that can't be reached: the same line is not repeated."""
         self._quota_reports = QuotaReports(mesh.quotas)
+        self._standby_reports = StandbyReports(mesh)
         self._watching = False
         self._leaving = False
         self._left = asyncio.Event()
@@ -140,6 +142,7 @@ class Discovery:
         try:
             async with asyncio.timeout(GOODBYE_S):
                 await self._keeper.leave()
+                self._standby_reports.send(self._answers)
                 self._answers.add(discovery.WatchRequest(goodbye=discovery.Goodbye()))
                 await self._left.wait()
             if not self._answers.has_sent_goodbye:  # if it was sent, a router may have heard it, even without an answer
@@ -167,7 +170,8 @@ class Discovery:
         self._answers = Answers()
         told, address = False, ""
         clients = report_clients(self._connections, self._mesh, self._answers)
-        reporting = asyncio.gather(clients, self._quota_reports.run(self._answers))
+        standbys = self._standby_reports.run(self._answers)
+        reporting = asyncio.gather(clients, self._quota_reports.run(self._answers), standbys)
         try:
             async with self._routers.connected() as router:
                 address = router.address
@@ -312,6 +316,7 @@ class Discovery:
         if table is None:
             return
         if table.revision == self._held_revision:
+            self._standby_reports.send(self._answers)
             self._answers.ack(table.revision, admin.MEMBER_PHASE_HELD)
             return
         self._stop_waiting()
@@ -333,6 +338,7 @@ class Discovery:
             return
         self._holding = None
         self._held_revision = table.revision
+        self._standby_reports.send(self._answers)
         self._answers.ack(table.revision, admin.MEMBER_PHASE_HELD)
 
     def _move_ended(self, revision: int) -> None:

@@ -214,6 +214,8 @@ class Forwarder(Following):
                 return None
             if route.shifts:
                 request.stitched = True
+            if route.acknowledged is not None:
+                request.under_standby = True
             request.routes.append(route)
             entries += len(topic.partitions)
         if first is None or broker is None or entries > PARTITIONS_AT_MOST:

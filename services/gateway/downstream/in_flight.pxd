@@ -9,7 +9,7 @@ from services.gateway.wire.scanner.walks cimport headers, produce, produce_respo
 
 
 cdef class InFlight:
-    cdef public bint done, stitched
+    cdef public bint done, stitched, under_standby
     cdef public Py_ssize_t clients_id, correlation_id, sent_version, version
     cdef public double asked_at, began, deadline, sent_at, timeout_s, upstream_s
     cdef public bytes headers
@@ -23,3 +23,9 @@ cdef class InFlight:
 
     @cython.locals(flexible=bint, body_at=Py_ssize_t)
     cpdef answered(self, object frame, bint owned)
+
+    @cython.locals(
+        found=dict, route=Route, topic=produce.ProduceTopic, part=produce.ProducePartition, shifts=tuple,
+        number=Py_ssize_t, offset=cython.longlong,
+    )
+    cpdef _note_ends(self, object frame, Py_ssize_t body_at)

@@ -81,6 +81,7 @@ class InFlight:
         "tenant",
         "timeout_s",
         "traces",
+        "under_standby",
         "upstream_s",
         "version",
     )
@@ -105,6 +106,8 @@ class InFlight:
         """The routes of its topics."""
         self.stitched = False
         """Whether clients see other offsets of a topic than its cluster."""
+        self.under_standby = False
+        """Whether a cluster of its topics has a standby: then it is noted how far they are acknowledged."""
         self.sent_version = self.version
         self.sole: Place
         """The cluster and broker id that the request goes to."""
@@ -200,6 +203,8 @@ class InFlight:
         except WireError:  # the decoder refuses it
             pass
         if told is not None:
+            if self.under_standby:
+                self._note_ends(frame, body_at)
             self.forwarder.stored(self, told)
             return
         header = headers.parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, self.sent_version)
@@ -226,6 +231,19 @@ class InFlight:
         """Gives a clean answer the offsets of clients."""
         shifts = {route.called: route.shifts for route in self.routes if route.shifts}
         produce_response.shift_offsets(frame, self.sent_version, body_at, len(frame), shifts)
+
+    def _note_ends(self, frame: memoryview, body_at: int) -> None:
+        """Notes how far a clean answer acknowledges the topics under standby."""
+        found = produce_response.base_offsets(frame, self.sent_version, body_at, len(frame))
+        for topic, route in zip(self.scan.topics, self.routes, strict=True):
+            log, shifts = route.acknowledged, route.shifts
+            if log is None:
+                continue
+            for part in topic.partitions:
+                number = part.partition
+                offset = found.get((route.called, number), -1)
+                if offset >= 0:
+                    log.note(number, offset + part.records - (shifts[number] if shifts else 0))
 
     def begun(self, beginning: memoryview, missing: int) -> Passage | None:
         return None  # longer than a plain confirmation: the plan has to read the answer

@@ -162,6 +162,7 @@ class Mesh:
         if self.memory.protection.revision != (0 if protection is None else protection.revision):
             self.memory.protection = protection_policy_from_proto(protection)
         self.memory.rehearsals = self.rehearsing.follow(table.policies.rehearsal_policy)
+        self.memory.acknowledged.follow(table.policies.standby_policy)
         before = self.tables.authorization
         self.tables.run(table)
         if self.revocations is not None and self.tables.authorization is not before:

@@ -26,6 +26,7 @@ from services.gateway.requests.client_calls import ClientCalls
 from services.gateway.requests.data_keys import DataKeys, NoDataKeys, SchemaOf
 from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
+from services.gateway.requests.records.acknowledged import AcknowledgedLogs
 from services.gateway.requests.records.broker_fetches import BrokerFetches
 from services.gateway.requests.records.fetch_sessions import FetchSessions, Marks
 from services.gateway.requests.records.past_reads import PastReads
@@ -157,6 +158,8 @@ class Memory:
     """The topics of running rehearsals, of the table in force."""
     on_rehearsed: Callable[[list[Produced]], None] = lambda found: None
     """Takes answered produces in the shares of rehearsals; returns at once."""
+    acknowledged: AcknowledgedLogs = field(default_factory=AcknowledgedLogs)
+    """The topics under standby, of the table in force, and how far they are acknowledged."""
     stitches: StitchPolicy = field(default_factory=StitchPolicy)
     """The logs with parts on several clusters, of the table in force."""
     past_reads: PastReads = field(default_factory=PastReads)

@@ -33,13 +33,17 @@ from mesh.topic_logs.batches import (
     producer_of,
     written_by,
 )
-from mesh.topic_logs.brokers import Brokers, CopySetbackError, Fetched
+from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.course import Gap, steps
+from mesh.topic_logs.evidence import visible
 from mesh.topic_logs.pace import Pace
-from mesh.topic_logs.records import JOINED, contents, joined
+from mesh.topic_logs.parts import Source
+from mesh.topic_logs.records import JOINED, joined
 
 FETCH_BYTES: Final = 1 << 20
 """The bytes of one Fetch. A session holds so many for each of AT_ONCE partitions."""
+GROWTH_EVERY_S: Final = 30.0
+"""Seconds between two questions for the number of partitions: one request for each topic."""
 AT_ONCE: Final = 32
 """Partitions that hold fetched batches at the same time."""
 IN_FLIGHT: Final = 5
@@ -115,7 +119,7 @@ class Copier:
     """One session. `run` goes on until it is cancelled."""
 
     order: CopyOrder
-    source: Brokers
+    source: Source
     target: Brokers
     pace: Pace = field(default_factory=Pace)
     joins: int = JOINED
@@ -137,8 +141,18 @@ class Copier:
             async with asyncio.TaskGroup() as group:
                 for number in wanted:
                     group.create_task(self._copied(number), name=f"copy-{order.topic}-{number}")
+                group.create_task(self._watch_growth(len(wanted)), name=f"copy-{order.topic}-partitions")
         except* (CopySetbackError, BrokenCopyError) as errors:
             raise _gravest(errors) from None
+
+    async def _watch_growth(self, partitions: int) -> None:
+        """Ends the session when the topic has got more partitions: the next one copies them, too."""
+        while True:
+            await asyncio.sleep(GROWTH_EVERY_S)
+            now = len(await self.source.partitions(self.order.topic))
+            if now > partitions:
+                text = f"topic {self.order.topic!r} has {now} partitions on {self.source.name!r} now, not {partitions}"
+                raise CopySetbackError(f"{text}; the copy begins again")
 
     async def _copied(self, number: int) -> None:
         lane = _Lane(self, number)
@@ -297,22 +311,13 @@ class _Lane:
 
     async def _compare(self, last: int) -> None:
         """The last offset of the target has to be the same on both sides."""
-        here = _visible(last, await self._source.fetch(self._from, self._number, last, 1, 0))
-        there = _visible(last, await self._target.fetch(self._to, self._number, last, 1, 0))
+        here = visible(last, await self._source.fetch(self._from, self._number, last, 1, 0))
+        there = visible(last, await self._target.fetch(self._to, self._number, last, 1, 0))
         if here != there:
             raise BrokenCopyError(
                 f"{self._to}-{self._number} on {self._target.name!r} ends with another record at offset {last} than "
                 f"{self._source.name!r} has there"
             )
-
-
-def _visible(offset: int, fetched: Fetched) -> bytes | None:
-    """The content that readers see at this offset; None if they see nothing."""
-    head = next(batches(fetched.records), None)
-    if head is None or head.base_offset > offset:
-        return None
-    step = next(steps(head.base_offset, bytes(head.raw), fetched.aborted, NO_STOP))
-    return next((content for _, content in contents(step, offset)), None) if isinstance(step, Batch) else None
 
 
 def _gravest(errors: ExceptionGroup[CopySetbackError | BrokenCopyError]) -> Exception:

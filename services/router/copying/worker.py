@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 
 import structlog
 
 from mesh.rpc import record_rules
+from mesh.stitches.codec import part_from_proto
 from mesh.topic_logs.brokers import Brokers, CopySetbackError, TooLargeError
 from mesh.topic_logs.pace import Pace
+from mesh.topic_logs.parts import PartedLog, Source
 from mesh.topic_logs.records import JOINED
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder, PartitionCopy
 from services.router.forwarding.orders import Progress, RunRule
@@ -87,14 +90,18 @@ class CopyWorker(RuleThread):
         spec, rule_id = wanted.order.spec.copy, self.rule_id
         order = CopyOrder(f"{wanted.world.mesh_id} {rule_id} {wanted.order.created}", spec.topic, spec.target_topic)
         clusters = wanted.world.clusters
-        for name in (spec.source_cluster, spec.target_cluster):
+        parts = [part_from_proto(each) for each in spec.parts]
+        names = dict.fromkeys([spec.source_cluster, spec.target_cluster, *(part.cluster for part in parts)])
+        for name in names:
             if name not in clusters:
                 raise CopySetbackError(f"cluster {name!r} is not registered (known: {', '.join(sorted(clusters))})")
-        client_id = f"mesh.copy.{rule_id}"
-        async with (
-            Brokers(clusters[spec.source_cluster], client_id) as source,
-            Brokers(clusters[spec.target_cluster], client_id) as target,
-        ):
+        async with AsyncExitStack() as connections:
+            brokers = {
+                name: await connections.enter_async_context(Brokers(clusters[name], f"mesh.copy.{rule_id}"))
+                for name in names
+            }
+            target = brokers[spec.target_cluster]
+            source: Source = PartedLog(parts, brokers) if parts else brokers[spec.source_cluster]
             copier = Copier(order, source, target, Pace(spec.bytes_per_second), self._joins)
             running = asyncio.create_task(copier.run())
             try:

@@ -13,7 +13,7 @@ import grpc
 import structlog
 
 from mesh import durations
-from mesh.rpc import discovery, discovery_grpc, quotas
+from mesh.rpc import acknowledgements, discovery, discovery_grpc, quotas
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.replicas import Replicas
 from mesh.rpc.tls import RpcTls
@@ -43,6 +43,7 @@ class Reporter:
         addresses: tuple[str, ...],
         report: Callable[[], discovery.RouterReport],
         clients: Callable[[], Mapping[str, discovery.ClientReport]],
+        acknowledged: Callable[[], Mapping[str, acknowledgements.AcknowledgedLog]],
         divide: Callable[[Mapping[str, quotas.QuotaParts]], None],
         change: Change,
         hold: HoldBound,
@@ -51,6 +52,7 @@ class Reporter:
         self._addresses = addresses
         self._report = report
         self._clients = clients
+        self._acknowledged = acknowledged
         self._divide = divide
         self._change = change
         self._hold = hold
@@ -115,8 +117,11 @@ class Reporter:
         It has only the clients that changed on this stream: there may be many, and a rollout must not wait for them.
         """
         told: Mapping[str, discovery.ClientReport] = {}
+        grown: Mapping[str, acknowledgements.AcknowledgedLog] = {}
         while True:
-            report, clients = self._report(), self._clients()
+            report, clients, logs = self._report(), self._clients(), self._acknowledged()
+            report.acknowledged.extend(each for topic, each in logs.items() if grown.get(topic) is not each)
+            grown = logs
             for name, each in clients.items():
                 if told.get(name) is not each:
                     report.clients[name].CopyFrom(each)

@@ -11,10 +11,11 @@ import grpc
 
 from mesh import durations
 from mesh.routing.policies import QUOTA_POLICY
-from mesh.rpc import admin, discovery, quotas
+from mesh.rpc import acknowledgements, admin, discovery, quotas
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin, Notice
 from services.router.change import Change
+from services.router.discovery.acknowledged import AcknowledgedLogs
 from services.router.discovery.member import Answer, Message, News
 from services.router.discovery.orders import PHASES
 from services.router.discovery.session import Ending, Session
@@ -48,6 +49,7 @@ class Roster:
         self._hold = hold
         self._sessions: dict[str, Session] = {}
         self._departures: dict[str, _Departure] = {}
+        self.acknowledged = AcknowledgedLogs()
         self._quota_parts: dict[str, quotas.QuotaParts] = {}
         """The parts of quotas of each gateway, as control last divided them."""
         bulletin.on_notice(self._spread)
@@ -99,6 +101,17 @@ class Roster:
         """The member reported the parts of quotas that its clients use."""
         session.quota_parts = parts
         self.change.note()
+
+    def heard_standby(self, session: Session, report: acknowledgements.StandbyReport) -> None:
+        """The member reported what it knows of clusters that have standbys."""
+        self.acknowledged.heard(report.logs)
+        del report.logs[:]
+        session.standby = report
+        self.change.note()
+
+    def standby_reports(self) -> dict[str, acknowledgements.StandbyReport]:
+        """The clusters with a standby that members can't reach, by member, for control."""
+        return {name: each.standby for name, each in self._sessions.items() if each.standby.unreachable}
 
     def quota_parts(self) -> dict[str, quotas.QuotaParts]:
         """The parts of quotas that clients use, by member, for control."""

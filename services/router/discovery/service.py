@@ -87,10 +87,12 @@ class DiscoveryService:
                         self._roster.heard_clients(session, request.clients)
                     case "quota_parts":
                         self._roster.heard_quota_parts(session, request.quota_parts)
+                    case "standby":
+                        self._roster.heard_standby(session, request.standby)
                     case "goodbye":
                         self._roster.depart(session)
                     case kind:
-                        due = "an ack, a nack, clients, quota_parts or goodbye"
+                        due = "an ack, a nack, clients, quota_parts, standby or goodbye"
                         raise ProtocolError(f"{kind} came in the middle of a watch; due is {due}")
         except ProtocolError as error:
             left = Ending(grpc.StatusCode.FAILED_PRECONDITION, "protocol", str(error))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from mesh.rpc import admin, discovery, quotas
+from mesh.rpc import acknowledgements, admin, discovery, quotas
 from services.router import metrics
 from services.router.discovery.member import Answered, Apply, Divide, Member, Message, News, Order, ProtocolError
 
@@ -37,6 +37,8 @@ class Session:
         """The member's clients by its last report; never changed in place."""
         self.quota_parts: quotas.QuotaParts | None = None
         """The parts of quotas that its clients use, by its last report; never changed in place."""
+        self.standby = acknowledgements.StandbyReport()
+        """The clusters with a standby that it can't reach, by its last report; never changed in place."""
         self.ending: Ending | None = None
         self._member = Member(identity.name.removeprefix("members/"), news)
         self._outbox: deque[Order] = deque()

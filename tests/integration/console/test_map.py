@@ -113,7 +113,7 @@ async def test_a_topic_that_moves_is_on_the_map_however_quiet_and_a_cluster_that
     for future in admin_client.create_topics([NewTopic(each, 1, 1) for each in names]).values():
         future.result(WITHIN)
     await console.world.set_rule({"topic_prefix": prefix}, {"target_cluster": "c1"})
-    spec = topic_moves.TopicMoveSpec(topic=names[-1], target_cluster="c2")
+    spec = topic_moves.TopicMoveSpec(topic=names[-1], target_cluster="c2", kind=topic_moves.TOPIC_MOVE_KIND_COPY)
     stub = topic_moves_grpc.TopicMoveServiceStub(console.world.channel)
     await stub.StartTopicMove(topic_moves.StartTopicMoveRequest(spec=spec), timeout=CALL)
     async with console.visitor() as visitor:

@@ -33,6 +33,14 @@ async def test_the_jobs_of_pipelines_are_listed_with_the_topics_that_they_set_ap
     assert list(listed.status.apart) == [LOST]
     assert await world.history(stream=P1) == [], "that is no event"
 
+    await p1.reports_jobs(*(pipelines.JobStatus(job=job, running=True) for job in ("traffic", "archive")))
+    request = pipelines.ListJobsRequest(page_size=1)
+    first = await world.pipelines.ListJobs(request, timeout=CALL)
+    request.page_token = first.next_page_token
+    last = await world.pipelines.ListJobs(request, timeout=CALL)
+    assert [each.status.job for page in (first, last) for each in page.jobs] == ["archive", "traffic"]
+    assert (bool(first.next_page_token), last.next_page_token) == (True, "")
+
 
 async def test_the_loss_that_an_operator_accepts_is_an_event_with_its_outcome(
     world: World, p1: Pipeline, database: str

@@ -68,6 +68,16 @@ async def outcome(world: World, scheduled: admin.ScheduledChange) -> events.Sche
     return found[-1].scheduled_change_ended
 
 
+async def test_changes_to_come_are_listed_in_pages_the_soonest_first(world: World) -> None:
+    late, soon = [(await schedule(world, to("c2"), minutes)).name for minutes in (90, 30)]
+    request = admin.ListScheduledChangesRequest(page_size=1)
+    first = await world.changes.ListScheduledChanges(request, timeout=CALL)
+    request.page_token = first.next_page_token
+    last = await world.changes.ListScheduledChanges(request, timeout=CALL)
+    assert [each.name for page in (first, last) for each in page.scheduled_changes] == [soon, late]
+    assert (bool(first.next_page_token), last.next_page_token) == (True, "")
+
+
 async def test_a_change_is_made_when_its_time_has_come_as_a_call_of_its_author(world: World) -> None:
     scheduled = await schedule(world, to("c2"), reason="at night")
     assert (await world.status()).scheduled_changes == 1

@@ -386,7 +386,7 @@ async def _mirrored(apples: Apples) -> None:
     await stub.CreateRecordRule(record_rules.CreateRecordRuleRequest(record_rule=spec), timeout=CALL)
 
 
-async def _replayed(apples: Apples) -> None:
+async def replayed(apples: Apples) -> None:
     to = replays.ReplayToProfile(sample=10)
     spec = replays.ReplaySpec(ranges=[replays.ReplayRange(topic=apples.topic)], profile=to)
     await apples.world.replays.StartReplay(replays.StartReplayRequest(spec=spec), timeout=CALL)
@@ -399,7 +399,7 @@ async def _replayed(apples: Apples) -> None:
         (_with_records, "has records that are not of topic"),
         (_with_other_partitions, "the move needs as many"),
         (_mirrored, "record rule 'm' reads topic"),
-        (_replayed, "is open and about topic"),
+        (replayed, "is open and about topic"),
     ],
 )
 async def test_topics_whose_log_cant_be_stitched_are_refused(make: Refused, says: str, apples: Apples) -> None:
@@ -496,7 +496,7 @@ async def test_nothing_else_may_lead_a_stitched_topic_elsewhere(apples: Apples) 
     await apples.moved("c2")
     await refused(apples.world.set(apples.topic, "c1"), STATE, "a rule would drop their parts", "--stitch")
     copying = apples.start("c1", kind=topic_moves.TOPIC_MOVE_KIND_COPY)
-    await refused(copying, STATE, "a copy can't take their place yet")
+    await refused(copying, STATE, "leave --copy out")
     reset = replays.ReplaySpec(
         ranges=[replays.ReplayRange(topic=apples.topic)], group=replays.ReplayByGroup(group=apples.group)
     )

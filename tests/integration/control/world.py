@@ -20,6 +20,7 @@ from mesh.event_log import Assembler
 from mesh.lifecycle import Lifecycle
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import (
+    acknowledgements,
     admin,
     admin_grpc,
     audit_grpc,
@@ -167,6 +168,8 @@ class Router:
         self._call = world.rollouts.Report()
         self._world = world
         self._departed: dict[str, int] = {}
+        self.standby: dict[str, acknowledgements.StandbyReport] = {}
+        """What gateways report of clusters with standbys, by gateway."""
         self.members = {
             name: admin.Member(name=f"members/{name}", kind=admin.MEMBER_KIND_GATEWAY, phase=admin.MEMBER_PHASE_APPLIED)
             for name in gateways
@@ -217,7 +220,11 @@ class Router:
     async def _report(self) -> None:
         router = admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER, table_format=TABLE_FORMAT)
         members = self.members.values()
-        await self._call.write(discovery.RouterReport(router=router, members=members, departed=self._departed))
+        said = discovery.RouterReport(router=router, members=members, departed=self._departed)
+        for name, each in self.standby.items():
+            said.acknowledged.extend(each.logs)
+            said.standby_reports[f"members/{name}"].unreachable.extend(each.unreachable)
+        await self._call.write(said)
 
     async def _is_known(self) -> bool:
         names = {member.name for member in (await self._world.status()).members}

@@ -291,12 +291,13 @@ async def test_nobody_waits_for_a_broker_that_hangs(wide: Wide, wide_gateway: Ru
 
 @pytest.mark.usefixtures("soon_quiet")
 async def test_who_waits_goes_on_with_the_next_leader(wide: Wide, wide_gateway: RunningGateway) -> None:
-    room, partition = wide_gateway.gateway.mesh.room, wide.led_by(3)
+    partition, lost = wide.led_by(3), metrics.ended_waits.labels("lost")
     async with poller(wide_gateway, wide.topic, {partition: 0}) as consumer:
-        await consumer.waits()
+        await consumer.waits(AT_BROKERS_MS)
+        before = lost.total
         wide.brokers.node(3).kill()
         try:
-            await until(lambda: room.waiting == 0, "the poll that is sent", SOON_S)
+            await until(lambda: lost.total > before, "the poll that is sent, for the watch is lost")
             await away(write, wide.brokers.bootstrap, wide.topic, partition)
             if not (await consumer.answer())[partition].records:
                 await until(lambda: _reads(consumer, partition), "the record, from the next leader")

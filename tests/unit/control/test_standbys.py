@@ -9,6 +9,7 @@ import pytest
 from mesh.record_rules import RecordRules, fold_record_rules, standby_copy_of
 from mesh.rpc import events, record_rules, standbys
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
+from services.control.domain.standbys.policies import is_away, obstacle
 from services.control.domain.standbys.standbys import (
     FAILED_OVER,
     FAILING_OVER,
@@ -139,3 +140,52 @@ def test_a_fail_over_to_another_cluster_or_without_a_copy_or_twice_is_refused() 
     assert named(known, NAME).state != FOLLOWING
     with pytest.raises(Unknown):
         named(known, "standbys/c9")
+
+
+def policy_of(after_s: int | None, lost: int | None = None, lag_s: int | None = None) -> standbys.StandbySpec:
+    spec = spec_of()
+    if after_s is not None:
+        spec.fail_over_after.FromSeconds(after_s)
+    if lost is not None:
+        spec.max_lost_records = lost
+    if lag_s is not None:
+        spec.max_lag.FromSeconds(lag_s)
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (policy_of(1), "spec.fail_over_after"),
+        (policy_of(100_000), "spec.fail_over_after"),
+        (policy_of(None, lost=1), "spec.max_lost_records"),
+        (policy_of(None, lag_s=1), "spec.max_lag"),
+        (policy_of(30, lost=-1), "spec.max_lost_records"),
+        (policy_of(30, lag_s=-1), "spec.max_lag"),
+    ],
+)
+def test_a_policy_that_cannot_be_meant_is_refused(spec: standbys.StandbySpec, field: str) -> None:
+    with pytest.raises(InvalidField) as refusal:
+        begun(spec)
+    assert refusal.value.field == field
+
+
+def test_most_of_the_reporting_gateways_decide_that_a_cluster_is_away() -> None:
+    assert not is_away({}, 30)
+    assert is_away({"g1": 30}, 30)
+    assert not is_away({"g1": 29.9}, 30)
+    assert not is_away({"g1": 40, "g2": 0}, 30)
+    assert is_away({"g1": 40, "g2": 31}, 30)
+    assert is_away({"g1": 40, "g2": 31, "g3": 0}, 30)
+
+
+def test_bounds_of_the_loss_forbid_a_fail_over_without_an_operator() -> None:
+    apples, pears = topic_of("apples", False, (5, 9)), topic_of("pears", False, (5, 5))
+    topics = [with_lag(apples), with_lag(pears)]
+    assert obstacle(policy_of(30), [*topics, topic_of("figs")], {}) == ""
+    assert obstacle(policy_of(30, lost=4), topics, {}) == ""
+    assert obstacle(policy_of(30, lost=3), topics, {}) == "the copies lack 4 acknowledged records, and may lack 3"
+    assert obstacle(policy_of(30, lost=9), [topic_of("figs")], {}) == "nobody knows how far the copy of figs is"
+    assert obstacle(policy_of(30, lag_s=5), topics, {"apples": 5.0, "pears": 99}) == ""
+    assert "was 5.1 s behind" in obstacle(policy_of(30, lag_s=5), topics, {"apples": 5.1})
+    assert "nobody knows for how long" in obstacle(policy_of(30, lag_s=5), topics, {})

@@ -271,7 +271,7 @@ def spec(kind: str = "STITCH", **fields: object) -> topic_moves.TopicMoveSpec:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (spec("COPY"), "a copy can't take their place yet"),
+        (spec("COPY"), "leave --copy out"),
         (spec(bytes_per_second=1), "bounds a copy, and a stitched move copies nothing"),
         (topic_moves.TopicMoveSpec(topic="apples", target_cluster="c1", kind=9), "no kind of move"),  # type: ignore[arg-type]
     ],

@@ -49,6 +49,7 @@ async def test_changes_of_very_many_members_make_few_reports_and_the_last_one_co
         (f"127.0.0.1:{port}",),
         lambda: discovery.RouterReport(members=members),
         dict,
+        dict,
         lambda _: None,
         change,
         HoldBound(1),
@@ -83,7 +84,7 @@ async def test_a_router_that_stops_while_a_stream_to_control_breaks_is_not_held_
 
     monkeypatch.setattr(Reporter, "_write", write)
     nobody = f"127.0.0.1:{free_block(1)}"
-    reporter = Reporter((nobody,), discovery.RouterReport, dict, lambda _: None, Change(), HoldBound(1))
+    reporter = Reporter((nobody,), discovery.RouterReport, dict, dict, lambda _: None, Change(), HoldBound(1))
     running = asyncio.create_task(reporter.run())
     await asyncio.wait_for(breaking.wait(), WITHIN_S)
     running.cancel()
@@ -99,7 +100,7 @@ async def test_a_router_that_stops_while_nobody_answers_at_control_is_not_held_u
     monkeypatch.setattr(reports, "LONGEST_PAUSE", 0.0)
     monkeypatch.setattr(reports, "FIRST_PAUSE", 0.0)
     reporter = Reporter(
-        (f"127.0.0.1:{free_block(1)}",), discovery.RouterReport, dict, lambda _: None, Change(), HoldBound(1)
+        (f"127.0.0.1:{free_block(1)}",), discovery.RouterReport, dict, dict, lambda _: None, Change(), HoldBound(1)
     )
     for turns in range(MOMENTS):
         running = asyncio.create_task(reporter.run())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 from prometheus_client import Counter
@@ -87,6 +88,23 @@ class Retaining:
             self._away.clear()
             async with self._turn:
                 await self._set(topic, place, settings)
+
+    async def release(self, topic: str, places: Iterable[Place], present: Place) -> None:
+        """Gives the places of all parts the topic's own settings: its log is whole at `present`, and they are old logs.
+
+        A place whose cluster is away keeps what it has: nobody reads there any more.
+        """
+        self._away.clear()
+        try:
+            settings = await self._settings(present)
+        except (TimeoutError, UnreachableError) as error:
+            self._tell(topic, str(error))
+            return
+        for place in dict.fromkeys(places):
+            if settings is not None and place != present:
+                with contextlib.suppress(TimeoutError, UnreachableError):
+                    async with self._turn:
+                        await self._set(topic, place, settings)
 
     async def _give(self, topic: str, place: Place, needed: Mapping[str, str]) -> None:
         async with self._turn:

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import structlog
 
 from mesh.routing import UpstreamCluster
-from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events, topic_moves
-from mesh.topic_logs.brokers import Brokers, CopySetbackError
-from mesh.topic_logs.evidence import Evidence, evidence
+from mesh.topic_logs.brokers import CopySetbackError
 from services.control.decisions.leading import looks
+from services.control.decisions.topic_moves.comparing import compared, missing_clusters, topics_of
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
 from services.control.domain.log_ranges import LogRange
 from services.control.domain.topic_moves.certificates import changes
@@ -35,11 +34,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds after an attempt that failed; the pause doubles."""
 ATTEMPTS = 12
 """Then the certificate says that a log can't be read."""
-AT_ONCE = 4
-"""Partitions that are read at the same time: a MiB of each log is in memory."""
 MOST_TOLD = 100
 """Differences in a certificate."""
-CLIENT_ID = "mesh.certificate"
 
 log = structlog.get_logger(__name__)
 
@@ -115,22 +111,24 @@ class Certificates:
     async def _read(self, move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveCertificate:
         """Raises CopySetbackError and UnreachableError."""
         table = self._journal.view.state.effective
-        source, target = table.clusters.get(move.copy.source_cluster), table.clusters.get(move.copy.target_cluster)
-        if source is None or target is None:
-            raise CopySetbackError(f"{move.copy.source_cluster!r} or {move.copy.target_cluster!r} is not registered")
+        missing_clusters(move, table.clusters)
         async with self._turn:
             certificate = _certificate(move)
             _tell(certificate, _misplaced(move))
-            missing = await self._missing(move, source, target)
+            missing = await self._missing(move, table.clusters)
             _tell(certificate, missing)
             if not missing and is_stitched(move.spec):
-                old, new = await self._both_logs(move, source, target)
+                copy = move.copy
+                old, new = await self._both_logs(
+                    move, table.clusters[copy.source_cluster], table.clusters[copy.target_cluster]
+                )
                 goes_on = has_gone_on(self._journal.view.topic_moves, move, table)
                 certificate.partitions.extend(evidence_of(move))
                 _tell(certificate, stitched_differences(move, old, new, table, goes_on=goes_on))
             elif not missing:
                 goes_on = has_gone_on(self._journal.view.topic_moves, move, table)
-                for proof, differences in await asyncio.to_thread(asyncio.run, _both(move, source, target, goes_on)):
+                reading = compared(move, table.clusters, goes_on=goes_on)
+                for proof, differences in await asyncio.to_thread(asyncio.run, reading):
                     certificate.partitions.append(proof)
                     _tell(certificate, differences)
         return certificate
@@ -145,75 +143,18 @@ class Certificates:
         )
         return old[copy.topic], new[copy.target_topic]
 
-    async def _missing(
-        self, move: topic_moves.MoveWithRecords, source: UpstreamCluster, target: UpstreamCluster
-    ) -> list[str]:
+    async def _missing(self, move: topic_moves.MoveWithRecords, clusters: Mapping[str, UpstreamCluster]) -> list[str]:
         """The topics that are gone, or are others."""
-        here, there = await asyncio.gather(
-            self._connections.partitions_of(source, move.copy.topic),
-            self._connections.partitions_of(target, move.copy.target_topic),
+        places = list(topics_of(move))
+        counts = await asyncio.gather(
+            *(self._connections.partitions_of(clusters[each.cluster], each.upstream_topic) for each in places)
         )
-        sides = ((here, source.name, move.copy.topic), (there, target.name, move.copy.target_topic))
         return [
-            f"topic {topic!r} has {count or 0} partitions on {name!r}, and had {len(move.cuts)} at the cut"
-            for count, name, topic in sides
+            f"topic {each.upstream_topic!r} has {count or 0} partitions on {each.cluster!r}, and had {len(move.cuts)} "
+            "at the cut"
+            for each, count in zip(places, counts, strict=True)
             if (count or 0) < len(move.cuts)
         ]
-
-
-async def _both(
-    move: topic_moves.MoveWithRecords, source: UpstreamCluster, target: UpstreamCluster, goes_on: bool
-) -> list[tuple[topic_moves.TopicMoveEvidence, list[str]]]:
-    room = asyncio.Semaphore(AT_ONCE)
-    async with (
-        Brokers(cluster_to_proto(source).spec, CLIENT_ID) as here,
-        Brokers(cluster_to_proto(target).spec, CLIENT_ID) as there,
-    ):
-        await here.partitions(move.copy.topic)
-        await there.partitions(move.copy.target_topic)
-
-        async def compared(cut: topic_moves.TopicMoveCut) -> tuple[topic_moves.TopicMoveEvidence, list[str]]:
-            async with room:
-                return await _compared(move, here, there, cut, goes_on)
-
-        return await asyncio.gather(*map(compared, move.cuts))
-
-
-async def _compared(
-    move: topic_moves.MoveWithRecords, here: Brokers, there: Brokers, cut: topic_moves.TopicMoveCut, goes_on: bool
-) -> tuple[topic_moves.TopicMoveEvidence, list[str]]:
-    number, topic, target_topic = cut.partition, move.copy.topic, move.copy.target_topic
-    (start, end), (start_there, end_there) = await asyncio.gather(
-        here.range(topic, number), there.range(target_topic, number)
-    )
-    proof = topic_moves.TopicMoveEvidence(
-        partition=number, start=max(cut.start, start, start_there), end=cut.end, by_record=True, opened=True
-    )
-    differences: list[str] = []
-    if end < cut.end or (end > cut.end and not goes_on):
-        differences.append(f"{topic}-{number} on {here.name!r} ends at {end}, and the cut is at {cut.end}")
-    if end_there < cut.end:
-        differences.append(
-            f"{target_topic}-{number} on {there.name!r} ends at {end_there}, before the cut at {cut.end}"
-        )
-    if end >= cut.end and end_there >= cut.end:
-        on_source, on_target = await asyncio.gather(
-            evidence(here, topic, number, proof.start, cut.end),
-            evidence(there, target_topic, number, proof.start, cut.end),
-        )
-        proof.source.CopyFrom(_log(on_source))
-        proof.target.CopyFrom(_log(on_target))
-        if on_source != on_target:
-            differences.append(
-                f"partition {number} differs from offset {proof.start} to {cut.end}: {here.name!r} has "
-                f"{on_source.records} records with CRC {on_source.crc:08x}, and {there.name!r} has "
-                f"{on_target.records} with {on_target.crc:08x}"
-            )
-    return proof, differences
-
-
-def _log(found: Evidence) -> topic_moves.TopicMoveLog:
-    return topic_moves.TopicMoveLog(records=found.records, crc=found.crc)
 
 
 def _certificate(move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveCertificate:

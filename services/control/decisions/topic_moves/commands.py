@@ -32,6 +32,7 @@ from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
 from services.control.decisions.short_ids import new_id
+from services.control.decisions.topic_moves.choosing import chosen
 from services.control.decisions.topic_moves.cut import FOLLOWS, Groups, TopicCut
 from services.control.decisions.topic_moves.preparation import Preparation
 from services.control.decisions.topic_moves.producers import ProducersAtCut
@@ -39,7 +40,7 @@ from services.control.decisions.topic_moves.stitched_cut import StitchedCut
 from services.control.domain.errors import Conflict, NotAllowed, Refusal
 from services.control.domain.rules import edits
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
-from services.control.domain.stitches.logs import STITCHES, taken_back
+from services.control.domain.stitches.logs import STITCHES, set_to, taken_back
 from services.control.domain.topic_moves.moves import (
     CUTTING,
     DONE,
@@ -49,12 +50,15 @@ from services.control.domain.topic_moves.moves import (
     cancelled,
     is_elsewhere,
     is_near,
-    is_stitched,
     is_switched,
     led_elsewhere,
     lost,
-    source_of,
-    started,
+)
+from services.control.domain.topic_moves.two_cuts import (
+    STITCH_THEN_COPY,
+    parts_of,
+    stitched_by,
+    stitches_next,
 )
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
@@ -75,7 +79,7 @@ NO_ROUTER = "no router has begun the copy; start a router, or see to the routers
 
 MoveEvent = (
     events.TopicMoveStarted | events.TopicMoveHindered | events.TopicMoveCutBegun | events.TopicMoveCutReached
-    | events.TopicMoveCutGivenUp | events.TopicMoveEnded
+    | events.TopicMoveCutGivenUp | events.TopicMoveStitched | events.TopicMoveEnded
 )  # fmt: skip
 Answer = Callable[[topic_moves.MoveWithRecords], StoredAnswer | None]
 """The answer to store for a request_id, given the move."""
@@ -122,11 +126,9 @@ class TopicMoveDecisions:
         """Begins a move; control creates the topic on its target. `batch`: the order that the move is a part of."""
         view = await self._journal.first_time(caller)
         self._rules.check_known(spec.without_members)
-        table, known = view.state.effective, view.topic_moves
-        way = source_of(spec, table)
+        known = view.topic_moves
         name = f"{TOPIC_MOVES}/{new_id(TOPIC_MOVES, known.open, known.ended)}"
-        event = started(known, name, spec, way, caller.actor, caller.reason, self.clock())
-        await self._preparation.prepare(spec, view, way)
+        event = await chosen(name, spec, view, caller, self.clock(), self._preparation)
         await self._journal.append(
             [Draft(name, event), *([] if batch is None else [batch.draft(name)])],
             caller,
@@ -182,7 +184,7 @@ class TopicMoveDecisions:
         if is_elsewhere(move, self._journal.view.state.effective):
             await self._fail(move, led_elsewhere(move).message)
             return
-        if is_stitched(move.spec):
+        if stitches_next(move):
             await self._see_to_stitched(move)
             return
         progress = self._progress.of(copy_of(move.name))
@@ -200,7 +202,7 @@ class TopicMoveDecisions:
         view, copy = self._journal.view, move.copy
         way = Place(copy.source_cluster, copy.topic), Place(copy.target_cluster, copy.target_topic)
         try:
-            await self._preparation.prepare(move.spec, view, way)
+            await self._preparation.prepare(move.spec, view, way, tail=move.spec.kind == STITCH_THEN_COPY)
         except NotAllowed as refusal:  # nothing is lost: nothing was copied
             await self._fail(move, refusal.message)
             return
@@ -245,8 +247,19 @@ class TopicMoveDecisions:
         caller = Caller(move.actor, f"{move.name} cuts: {move.reason}" if move.reason else f"{move.name} cuts")
         source = table.clusters[move.copy.source_cluster]
         partitions = await self._connections.partitions_of(source, move.copy.topic) or 0
-        logs = await self._connections.log_ranges(source, {move.copy.topic: partitions})
-        starts = {number: each.start for number, each in logs[move.copy.topic].items()}
+        parts = parts_of(move)
+        if parts:  # the tail begins somewhere, and the log where its copy does
+            try:
+                await self._preparation.check_shares(move.spec.topic, table, Place(source.name, move.copy.topic))
+            except NotAllowed as refusal:
+                await self._give_up(move, refusal.message)
+                return
+            logs = await self._connections.log_ranges(
+                table.clusters[move.copy.target_cluster], {move.copy.target_topic: partitions}
+            )
+        else:
+            logs = await self._connections.log_ranges(source, {move.copy.topic: partitions})
+        [starts] = ({number: each.start for number, each in log.items()} for log in logs.values())
         groups = Groups(self._connections, move, table)
         for _ in range(FOLLOWS):
             if await groups.follow():
@@ -278,7 +291,7 @@ class TopicMoveDecisions:
         producers: ProducersAtCut,
     ) -> Cut:
         """The step between the hold of all gateways and their switch."""
-        if not is_stitched(move.spec):
+        if not stitches_next(move):
             reached = partial(self._append, move.name, caller=Caller(CONTROL))
             return TopicCut(self._connections, move, table, starts, groups, producers, reached)
 
@@ -295,13 +308,17 @@ class TopicMoveDecisions:
         if not is_switched(move, view.state.effective):
             await self._give_up(move, "control stopped or lost its database amid the cut")
             return
-        end = events.TopicMoveEnded(
-            name=move.name,
-            state=DONE,
-            revision=view.rules_revision if change is None else change.revision,
-            pause=durations.of_ms(0 if change is None else round(change.switch_ms)),
-        )
-        await self._append(move.name, end, Caller(CONTROL))
+        revision = view.rules_revision if change is None else change.revision
+        pause = durations.of_ms(0 if change is None else round(change.switch_ms))
+        if stitches_next(move) and move.spec.kind == STITCH_THEN_COPY:
+            stitched = stitched_by(move, view.state.effective, revision, pause)
+            await self._append(move.name, stitched, Caller(CONTROL))
+            return
+        end = events.TopicMoveEnded(name=move.name, state=DONE, revision=revision, pause=pause)
+        dissolved = set_to(move.spec.topic, None) if move.copy.parts else None
+        await self._append(move.name, end, Caller(CONTROL), beside=dissolved)
+        if move.copy.parts:
+            await self._preparation.release(move)
 
     async def _give_up(self, move: topic_moves.MoveWithRecords, problem: str) -> None:
         pause = min(FIRST_PAUSE * 2**move.cuts_given_up, LONGEST_PAUSE)
@@ -355,7 +372,7 @@ def _wishes(move: topic_moves.MoveWithRecords) -> ChangeWishes:
     return ChangeWishes(
         accept_skip=True,
         without_members=frozenset(move.spec.without_members),
-        stitched_topic=move.spec.topic if is_stitched(move.spec) else "",
+        stitched_topic=move.spec.topic if stitches_next(move) or move.copy.parts else "",
     )
 
 

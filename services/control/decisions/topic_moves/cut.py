@@ -15,7 +15,7 @@ from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.decisions.topic_moves.producers import OF_A_PARTITION, ProducersAtCut
 from services.control.decisions.topic_moves.share_groups import ShareGroups, ShareGroupsOfParts
-from services.control.domain.topic_moves.moves import is_stitched
+from services.control.domain.topic_moves.two_cuts import parts_of, stitches_next
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.kept_texts import with_texts
@@ -53,7 +53,7 @@ class Groups:
         sides = (self._source, self._from), (self._target, self._to)
         self._shares = (
             ShareGroupsOfParts(*sides, self._moves, self._bases)
-            if is_stitched(move.spec)
+            if stitches_next(move)
             else ShareGroups(*sides, self._moves)
         )
         self.refused: dict[str, str] = {}
@@ -151,6 +151,9 @@ class TopicCut:
         self._starts = starts
         self._groups = groups
         self._producers = producers
+        parts = parts_of(move)
+        self._shifts = dict(enumerate(parts[-1].shifts)) if parts else dict.fromkeys(starts, 0)
+        """The offset in the copy, less the offset on the source."""
         self._behind = ""
 
     async def reach(self) -> None:
@@ -176,12 +179,13 @@ class TopicCut:
             found = await self._ends(copy.target_cluster, copy.target_topic)
             # a marker may come behind the hold: a commit is answered before its markers are written
             wanted = await self._ends(copy.source_cluster, copy.topic)
-            behind = [number for number in sorted(wanted) if found[number] != wanted[number]]
+            behind = [number for number in sorted(wanted) if found[number] != wanted[number] + self._shifts[number]]
             if behind:
                 number = behind[0]
+                end = wanted[number] + self._shifts[number]
                 self._behind = (
-                    f"the copy of {len(behind)} partitions is behind: {copy.topic}-{number} ends at {wanted[number]} "
-                    f"on {copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
+                    f"the copy of {len(behind)} partitions is behind: {copy.topic}-{number} ends at {end} on "
+                    f"{copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
                 )
             else:
                 self._behind = await self._producers.look(wanted)
@@ -195,6 +199,7 @@ class TopicCut:
                 end=end,
                 producers=self._producers.known.get(number),
                 producers_left_out=max(0, self._producers.known.get(number, 0) - OF_A_PARTITION),
+                client_offset=end + self._shifts[number] if self._copy.parts else 0,
             )
             for number, end in sorted(wanted.items())
         ]

@@ -205,6 +205,7 @@ def begins_next(
 def move_of(spec: drains.DrainSpec, topic: str) -> topic_moves.TopicMoveSpec:
     """The order for the move of one topic."""
     return topic_moves.TopicMoveSpec(
+        kind=topic_moves.TOPIC_MOVE_KIND_COPY,
         topic=topic,
         target_cluster=spec.target_cluster,
         bytes_per_second=spec.bytes_per_second // spec.at_once,

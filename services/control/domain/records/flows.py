@@ -94,7 +94,8 @@ def target_names(mirror: record_rules.MirrorSpec) -> Names:
 
 def clusters_of(spec: record_rules.RecordRuleSpec) -> set[str]:
     """Names of all clusters that the rule reads from or writes to."""
-    return {getattr(spec, spec.WhichOneof("kind") or "").source_cluster, *written_clusters(spec)}
+    parts = {part.cluster_name for part in spec.copy.parts}
+    return {getattr(spec, spec.WhichOneof("kind") or "").source_cluster, *parts, *written_clusters(spec)}
 
 
 def written_clusters(spec: record_rules.RecordRuleSpec) -> set[str]:

@@ -10,6 +10,7 @@ from mesh.routing import ExactName, Place, RoutingTable
 from mesh.rpc import events, record_rules, standbys
 from services.control.domain.errors import InvalidField, NotAllowed, Refusal, Unknown
 from services.control.domain.rules import edits
+from services.control.domain.standbys.policies import check_policy
 from services.control.domain.topic_moves.moves import Side, TopicMoves, check_sides
 from services.control.domain.topics.topics import SeenTopic
 
@@ -41,6 +42,12 @@ def fold_standbys(known: Standbys, event: events.Event) -> Standbys:
             del after.topics[:]
             after.topics.extend(topics[topic] for topic in sorted(topics))
             return {**known, name: after}
+        case "standby_acls_set":
+            after = _copied(known[event.standby_acls_set.name])
+            del after.acls[:]
+            after.acls.extend(event.standby_acls_set.acls)
+            after.acl_problem = event.standby_acls_set.problem
+            return {**known, after.name: after}
         case "standby_ended":
             return {name: each for name, each in known.items() if name != event.standby_ended.name}
         case "fail_over_begun":
@@ -50,6 +57,7 @@ def fold_standbys(known: Standbys, event: events.Event) -> Standbys:
         case "fail_over_ended":
             after = _copied(known[event.fail_over_ended.name])
             after.state = FAILED_OVER
+            after.silent_gateways.extend(event.fail_over_ended.silent_gateways)
             after.fail_over_time.CopyFrom(event.time)
             return {**known, after.name: after}
         case _:
@@ -82,6 +90,7 @@ def started(
         raise InvalidField("spec.target_cluster", f"{spec.target_cluster!r} can't stand by for itself; name another")
     if spec.bytes_per_second < 0:
         raise InvalidField("spec.bytes_per_second", f"{spec.bytes_per_second} is less than 0; 0 means without a bound")
+    check_policy(spec)
     if spec.source_cluster in homes:
         text = (
             f"{spec.source_cluster!r} is the home of the mesh: without it, no change reaches the gateways, and so no "
@@ -166,7 +175,8 @@ def _left(topic: standbys.StandbyTopic, why: str) -> standbys.StandbyTopic:
 
 def with_lag(topic: standbys.StandbyTopic) -> standbys.StandbyTopic:
     """Counts the records that the copy lacks."""
-    topic.lag_records = sum(max(0, each.end - each.position) for each in topic.partitions)
+    if not any(each.loss_count for each in topic.partitions):
+        topic.lag_records = sum(max(0, each.end - each.position) for each in topic.partitions)
     return topic
 
 

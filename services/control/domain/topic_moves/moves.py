@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from mesh import durations
 from mesh.routing import Place, RoutingTable, Subject
@@ -16,6 +16,18 @@ from mesh.rpc import events, record_rules, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.open_and_ended import newest_first
 from services.control.domain.stitches.logs import log_of
+from services.control.domain.topic_moves.two_cuts import (
+    KINDS,
+    NEEDED,
+    STITCH,
+    STITCH_THEN_COPY,
+    after_first_cut,
+    before_cut,
+    is_settled,
+    tail_of,
+    whole_copy,
+    without_tail,
+)
 
 TOPIC_MOVES = "topicmoves"
 """The collection, in resource names and streams."""
@@ -29,8 +41,8 @@ TAIL_PART = 0.1
 """The part of the budget that the copy may take for its tail: the rest is for a tail that is larger by then, for the
 positions of groups, and for the switch.
 """
-WATCHED = timedelta(minutes=15)
-"""The time after a cut in which control watches the old log: as long as gateways expect repeated batches."""
+WATCHED = NEEDED
+"""The time after a cut in which control watches the old log."""
 MOST_PARTITIONS = 1_000
 """The cut of a move is one event, with all partitions in it."""
 COPYING = topic_moves.TOPIC_MOVE_STATE_COPYING
@@ -39,12 +51,6 @@ DONE = topic_moves.TOPIC_MOVE_STATE_DONE
 CANCELLED = topic_moves.TOPIC_MOVE_STATE_CANCELLED
 FAILED = topic_moves.TOPIC_MOVE_STATE_FAILED
 WAITING = topic_moves.TOPIC_MOVE_STATE_WAITING
-KINDS = {
-    topic_moves.TOPIC_MOVE_KIND_UNSPECIFIED: COPYING,
-    topic_moves.TOPIC_MOVE_KIND_COPY: COPYING,
-    topic_moves.TOPIC_MOVE_KIND_STITCH: WAITING,
-}
-"""Kind -> the state before the cut."""
 WORDS = {
     COPYING: "copying",
     CUTTING: "cutting",
@@ -86,9 +92,7 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
             if name not in known.open:
                 return known
             before = known.open[name]
-            move = _changed(
-                before, state=KINDS[before.spec.kind], problem=problem, cuts_given_up=before.cuts_given_up + 1
-            )
+            move = _changed(before, state=before_cut(before), problem=problem, cuts_given_up=before.cuts_given_up + 1)
             del move.cuts[:], move.positions[:]
             return replace(known, open={**known.open, name: move})
         case "topic_move_hindered":
@@ -102,6 +106,19 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
             move.cuts.extend(reached.cuts)
             move.positions.extend(reached.positions)
             return replace(known, open={**known.open, reached.name: move})
+        case "topic_move_stitched":
+            stitched = event.topic_move_stitched
+            if stitched.name not in known.open:
+                return known
+            move = after_first_cut(known.open[stitched.name], event)
+            return replace(known, open={**known.open, stitched.name: move})
+        case "topic_move_leftovers_deleted":
+            name, topics = event.topic_move_leftovers_deleted.name, event.topic_move_leftovers_deleted.topics
+            if name not in known.ended:
+                return known
+            move = _changed(known.ended[name])
+            move.deleted.extend(topics)
+            return replace(known, ended={**known.ended, name: move})
         case "topic_move_certified":
             name, certificate = event.topic_move_certified.name, event.topic_move_certified.certificate
             if name not in known.ended:
@@ -130,8 +147,9 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
                 move.cuts.extend(end.cuts)
             move.end_time.CopyFrom(event.time)
             kept = {**known.ended, end.name: move}
-            while len(kept) > KEPT:
-                del kept[next(iter(kept))]
+            while len(kept) > KEPT:  # a move with a tail is kept until the tail is deleted, if possible
+                settled = (name for name, each in kept.items() if is_settled(each))
+                del kept[next(iter(kept)) if len(kept) > 2 * KEPT else next(settled, next(iter(kept)))]
             return TopicMoves({name: each for name, each in known.open.items() if name != end.name}, kept)
         case _:
             return known
@@ -139,7 +157,7 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
 
 def is_stitched(spec: topic_moves.TopicMoveSpec) -> bool:
     """Whether the records stay where they are."""
-    return spec.kind == topic_moves.TOPIC_MOVE_KIND_STITCH
+    return spec.kind == STITCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,21 +184,28 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
         raise InvalidField("spec.hold_budget", OUT_OF_BUDGET.format(budget_ms))
     if spec.bytes_per_second < 0:
         raise InvalidField("spec.bytes_per_second", f"{spec.bytes_per_second} is less than 0; 0 means without a bound")
+    if spec.delete_old and spec.kind != STITCH_THEN_COPY:
+        raise InvalidField("spec.delete_old", "is for a move of kind STITCH_THEN_COPY; leave it out")
     if spec.bytes_per_second and is_stitched(spec):
         raise InvalidField("spec.bytes_per_second", "bounds a copy, and a stitched move copies nothing; leave it out")
     route = table.route(spec.topic)
     if route is None:
         raise InvalidField("spec.topic", f"no rule leads topic {spec.topic!r} to a cluster")
     refuse_differing(table, spec.topic)
-    if route.cluster == spec.target_cluster:
+    source = Place(route.cluster, route.upstream_topic)
+    target = Place(spec.target_cluster, without_tail(route.upstream_topic))
+    is_log_stitched = log_of(table, spec.topic) is not None
+    if route.cluster == spec.target_cluster and not (
+        spec.kind == STITCH_THEN_COPY and is_log_stitched and source != target
+    ):
         raise NotAllowed("TOPIC_IS_THERE", f"topics/{spec.topic}", f"topic {spec.topic!r} is on {route.cluster!r}")
-    if not is_stitched(spec) and log_of(table, spec.topic) is not None:
+    if spec.kind == topic_moves.TOPIC_MOVE_KIND_COPY and is_log_stitched:
         text = (
-            f"the log of topic {spec.topic!r} is stitched together from parts on several clusters, and a copy can't "
-            f"take their place yet; move it with --stitch, or wait: `meshctl topic parts {spec.topic}` says for what"
+            f"the log of topic {spec.topic!r} is stitched together from parts on several clusters, and a copy of kind "
+            f"COPY reads one of them; leave --copy out, or move it with --stitch"
         )
         raise NotAllowed("LOG_IS_STITCHED", f"topics/{spec.topic}", text)
-    return Place(route.cluster, route.upstream_topic), Place(spec.target_cluster, route.upstream_topic)
+    return source, target
 
 
 def refuse_differing(table: RoutingTable, topic: str) -> None:
@@ -238,23 +263,28 @@ def started(
     name: str,
     spec: topic_moves.TopicMoveSpec,
     way: tuple[Place, Place],
+    table: RoutingTable,
     actor: str,
     reason: str,
     now: datetime,
 ) -> events.TopicMoveStarted:
-    """The event of a move that can begin."""
+    """The event of a move that can begin. A topic that is stitched there already lacks the copy behind the stitch."""
     if len(known.open) >= MAX_OPEN:
         text = f"{len(known.open)} moves are open, and no more are possible; wait until some end, or cancel them"
         raise NotAllowed("TOO_MANY_MOVES", TOPIC_MOVES, text)
     refuse_moving(known, spec.topic)
     source, target = way
-    copy = record_rules.CopySpec(
-        source_cluster=source.cluster, topic=source.upstream_topic, target_cluster=target.cluster,
-        target_topic=target.upstream_topic, bytes_per_second=spec.bytes_per_second,
-    )  # fmt: skip
-    move = topic_moves.MoveWithRecords(
-        name=name, spec=spec, copy=copy, state=KINDS[spec.kind], actor=actor, reason=reason
-    )
+    is_both = spec.kind == STITCH_THEN_COPY
+    if is_both and source.cluster == target.cluster:
+        copy = whole_copy(table, spec.topic, source, target, spec.bytes_per_second)
+    else:
+        there = tail_of(target.upstream_topic, name) if is_both else target.upstream_topic
+        copy = record_rules.CopySpec(
+            source_cluster=source.cluster, topic=source.upstream_topic, target_cluster=target.cluster,
+            target_topic=there, bytes_per_second=spec.bytes_per_second,
+        )  # fmt: skip
+    move = topic_moves.MoveWithRecords(name=name, spec=spec, copy=copy, actor=actor, reason=reason)
+    move.state = before_cut(move)
     move.spec.hold_budget.CopyFrom(durations.of_ms(durations.whole_ms(spec.hold_budget) or USUAL_BUDGET_MS))
     move.create_time.FromDatetime(now)
     return events.TopicMoveStarted(move=move)
@@ -263,7 +293,7 @@ def started(
 def cancelled(known: TopicMoves, name: str) -> events.TopicMoveEnded:
     """The event of a cancellation; refused from the cut on."""
     move = known.get(name)
-    if move.state != KINDS[move.spec.kind]:
+    if move.state != before_cut(move):
         text = f"move {name!r} is {WORDS[move.state]}: it can be cancelled only before its cut"
         raise NotAllowed("TOO_LATE_TO_CANCEL", name, text)
     return events.TopicMoveEnded(name=name, state=CANCELLED)
@@ -301,6 +331,7 @@ def to_watch(known: TopicMoves, table: RoutingTable, now: datetime) -> list[topi
         and each.cuts
         and now - each.end_time.ToDatetime(UTC) < WATCHED
         and each.copy.source_cluster in table.clusters
+        and not each.deleted
         and not has_gone_on(known, each, table)
     ]
 

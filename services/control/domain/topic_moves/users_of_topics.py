@@ -39,13 +39,19 @@ def refuse_replays(topic: str, way: tuple[Place, Place], known: Iterable[replays
             raise NotAllowed("TOPIC_IS_REPLAYED", replay.name, text)
 
 
-def refuse_shares(topic: str, place: Place, read: Mapping[str, Collection[str]]) -> None:
+TOO_OLD = "They can't go on at a cluster before Kafka 4.1; delete them, or choose another cluster"
+IN_PARTS = (
+    "Their state is that of the parts of a stitched log, and can't go on in a copy of the whole log; delete them, or "
+    "move the topic with --copy or --stitch"
+)
+
+
+def refuse_shares(topic: str, place: Place, read: Mapping[str, Collection[str]], why: str = TOO_OLD) -> None:
     """Refuses a topic of share groups that can't go on elsewhere. `read`: share group -> its topics at the place."""
     groups = sorted(name for name, topics in read.items() if place.upstream_topic in topics)
     if groups:
         raise NotAllowed(
             "TOPIC_HAS_SHARE_GROUPS",
             f"topics/{topic}",
-            f"share groups read topic {topic!r} on {place.cluster!r}: {', '.join(groups[:20])}. They can't go on "
-            "at a cluster before Kafka 4.1; delete them, or choose another cluster",
+            f"share groups read topic {topic!r} on {place.cluster!r}: {', '.join(groups[:20])}. {why}",
         )

@@ -50,6 +50,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
+from services.gateway.requests.records.acknowledging import note_acknowledged
 from services.gateway.requests.records.opening import opened
 from services.gateway.requests.records.produce_answers import answer_of, is_clean, is_of_version, joined, passing
 from services.gateway.requests.records.produce_order import (
@@ -95,6 +96,8 @@ def handle(request: Request, mesh: MeshView, *, validates: bool = True) -> Plan:
         tell_audit(mesh.memory.audit, produce, answer)
     if mesh.memory.rehearsals and validates:
         tell_rehearsals(produce, answer)
+    if mesh.memory.acknowledged.by_topic:
+        note_acknowledged(produce, answer)
     return answer
 
 
@@ -146,7 +149,10 @@ def ended_astray(
     """
     produce = Producing(request, mesh, scan, batches=batches)
     yield from _take(produce, place, produce.wanted, outcome)
-    return answer_of(produce)
+    answer = answer_of(produce)
+    if mesh.memory.acknowledged.by_topic:
+        note_acknowledged(produce, answer)
+    return answer
 
 
 def _in_parts(produce: Producing) -> Plan:

@@ -7,5 +7,5 @@ cdef class Route:
     cdef public bytes called, written
     cdef public str cluster, name
     cdef public tuple leaders, shifts
-    cdef public object before, knowledge, route
+    cdef public object acknowledged, before, knowledge, route
     cdef public Tally tally

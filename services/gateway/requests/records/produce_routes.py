@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mesh.routing import Route as TableRoute
 from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.records.acknowledged import AcknowledgedLog
 from services.gateway.requests.records.seams import seam_of
 from services.gateway.requests.records.stitched import present_parts
 from services.gateway.requests.topic_ids import known_name
@@ -23,6 +24,7 @@ class Route:
     """One topic's route. It counts as long as `edition` is that of the leaders of its cluster."""
 
     __slots__ = (
+        "acknowledged",
         "before",
         "called",
         "cluster",
@@ -48,6 +50,7 @@ class Route:
         is_single: bool,
         versions: tuple[int, int],
         shifts: tuple[int, ...] = (),
+        acknowledged: AcknowledgedLog | None = None,
     ) -> None:
         self.name = name
         self.called = name.encode()
@@ -64,6 +67,8 @@ class Route:
         """The versions of Produce that the cluster speaks."""
         self.shifts = shifts
         """By partition: added to offsets of the cluster, it gives those that clients see. Empty: both are the same."""
+        self.acknowledged = acknowledged
+        """Notes how far the topic is acknowledged; None: the topic is not under standby."""
         self.tally: Tally | None = None
         """That of the topic in the traffic of its client, until it has ended."""
 
@@ -107,4 +112,5 @@ def route_to(
         return None
     is_single = all(topic.is_single(number) for number in range(len(topic.leaders)))
     shifts = tuple(0 if part is None else part.shift for part in present_parts(name, route, memory))
-    return Route(name, route, knowledge, topic.leaders, is_single, versions, shifts)
+    acknowledged = memory.acknowledged.of(name, route.cluster)
+    return Route(name, route, knowledge, topic.leaders, is_single, versions, shifts, acknowledged)

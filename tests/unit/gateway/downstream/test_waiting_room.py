@@ -30,6 +30,7 @@ QUIET_S = 0.2
 WAIT_MS = 300
 LONG_MS = 300_000
 """Longer than any bound of these tests, so a poll that nobody wakes fails its test."""
+SILENT_MS = 5_000
 VERSION = 12
 
 
@@ -253,14 +254,16 @@ async def test_who_does_not_wait_asks_the_broker(stage: Stage, logs: Logs, reque
 
 
 async def test_a_lost_watch_sends_all_who_wait(stage: Stage, logs: Logs) -> None:
-    client = await waits(stage)
-    client.send(poll("apples", wait_ms=LONG_MS), VERSION)
+    """A client whose own connection to the broker is lost as well has its answer when its wait is over."""
+    client, lost = await waits(stage), metrics.ended_waits.labels("lost")
+    client.send(poll("apples", wait_ms=SILENT_MS), VERSION)
     await someone_waits(stage)
+    before = lost.total
     for writer in list(stage.c1.connections):
         writer.transport.abort()
     logs.change(end=6)
-    await someone_waits(stage, 0)
-    assert room(stage).watches == 0
+    await until(lambda: lost.total > before, "the poll is sent, for the watch is lost")
+    assert (room(stage).waiting, room(stage).watches) == (0, 0)
     answer = await client.answer(FetchResponse)
     while seen(answer) != [("apples", 0, b"r")]:
         assert seen(answer) == [("apples", ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")], "as for a poll that was sent"

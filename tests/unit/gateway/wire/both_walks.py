@@ -28,6 +28,7 @@ class Walks:
     scan_fetch_request: Callable[[Buffer, int, int, int], fetch_request.FetchRequestScan]
     scan_fetch_response: Callable[[Buffer, int, int, int], fetch_response.FetchResponseScan]
     produce_response_is_clean: Callable[[Buffer, int, int, int], bool]
+    base_offsets: Callable[[Buffer, int, int, int], dict[tuple[bytes, int], int]]
     topics_of_clean_response: Callable[[Buffer, int, int, int], list[produce_response.AnsweredTopic] | None]
 
 

@@ -43,6 +43,15 @@ def is_clean(walks: Walks, message: ProduceResponse, version: int) -> bool:
 
 @both
 @pytest.mark.parametrize("version", VERSIONS)
+def test_the_base_offsets_of_a_clean_answer_are_found(walks: Walks, version: int) -> None:
+    body = b"header" + encode(response(), version)
+    names = [topic.name.encode() for topic in response().responses]
+    found = walks.base_offsets(body, version, 6, len(body))
+    assert found == {(name, partition): 1 << 40 for name in names for partition in range(3)}
+
+
+@both
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("topics", "partitions"), [(0, 0), (1, 1), (2, 3), (1, 200)])
 def test_an_answer_without_errors_is_clean(walks: Walks, version: int, topics: int, partitions: int) -> None:
     assert is_clean(walks, response(topics, partitions), version)

@@ -34,6 +34,27 @@ def produce_response_is_clean(buffer: Buffer, version: int, offset: int, end: in
     return _classic(octets.of(buffer), version, offset, end, None)
 
 
+def base_offsets(buffer: Buffer, version: int, offset: int, end: int) -> dict[tuple[bytes, int], int]:
+    """The base offsets in a clean response, by the topic's name and the partition's number."""
+    readers.enclose("Produce", buffer, offset, end)
+    data = octets.of(buffer)
+    flexible = version >= _FLEXIBLE
+    topics: list[AnsweredTopic] = []
+    if flexible:
+        _flexible(data, offset, end, topics)
+    else:
+        _classic(data, version, offset, end, topics)
+    size = 33 if flexible else 22 if version < 5 else 36 if version == 8 else 30
+    found: dict[tuple[bytes, int], int] = {}
+    for topic in topics:
+        name = octets.copy(data, topic.name_at, topic.partitions_at)
+        partitions, at = readers.count(data, topic.partitions_at, end, flexible, size, "Produce.partitions")
+        for _ in range(partitions):
+            found[name, octets.int32(data, at)] = octets.int64(data, at + 6)
+            at += size
+    return found
+
+
 def shift_offsets(
     buffer: bytearray | memoryview, version: int, offset: int, end: int, shifts: Mapping[bytes, tuple[int, ...]]
 ) -> None:
