@@ -17,7 +17,7 @@ import grpc.aio
 import pytest
 
 from mesh import durations
-from mesh.rpc import admin, drains, fail_backs, fail_backs_grpc, standbys
+from mesh.rpc import drains, fail_backs, fail_backs_grpc, standbys
 from tests.e2e.test_drains import Reader
 from tests.e2e.test_fail_over import (
     RECORDS,
@@ -89,11 +89,10 @@ async def is_away(mesh: TwoOfEverything, gateway: str) -> bool:
     return any(each.name == f"members/{gateway}" and each.left_behind for each in members)
 
 
-async def have_heard(mesh: TwoOfEverything) -> bool:
-    """Whether both gateways run one table, that of the fail-over."""
-    members = [each for each in (await mesh.status()).members if each.kind == admin.MEMBER_KIND_GATEWAY]
-    running = [each.revision for each in members if each.phase == admin.MEMBER_PHASE_APPLIED and not each.left_behind]
-    return len(running) == len(mesh.gateways) and len({*running}) == 1
+async def all_have_heard(mesh: TwoOfEverything) -> None:
+    """Until a plan says that each gateway runs the rules of the fail-over."""
+    request = fail_backs.StartFailBackRequest(spec=fail_backs.FailBackSpec(cluster="c2"), validate_only=True)
+    await asked(mesh, "StartFailBack", request, lambda found: not found.problem)
 
 
 @pytest.mark.timeout(300)
@@ -189,7 +188,7 @@ async def test_records_that_gateways_wrote_to_the_cluster_before_they_heard_of_t
                 for writer in writers if trouble is cut_off else writers[:1]:
                     await writer.goes_on(RECORDS)
             await failing_over
-            await until(lambda: have_heard(mesh), "both gateways run the same table", WITHIN_S)
+            await all_have_heard(mesh)
             for writer in writers:
                 await writer.goes_on()
             before = await asyncio.to_thread(ends_of, doomed.bootstrap, topic)
