@@ -89,6 +89,12 @@ async def is_away(mesh: TwoOfEverything, gateway: str) -> bool:
     return any(each.name == f"members/{gateway}" and each.left_behind for each in members)
 
 
+async def all_have_heard(mesh: TwoOfEverything) -> None:
+    """Until a plan says that each gateway runs the rules of the fail-over."""
+    request = fail_backs.StartFailBackRequest(spec=fail_backs.FailBackSpec(cluster="c2"), validate_only=True)
+    await asked(mesh, "StartFailBack", request, lambda found: not found.problem)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("strays", ["topic", "append"])
 async def test_a_cluster_gets_its_topics_back_with_each_acknowledged_record_once(
@@ -182,6 +188,7 @@ async def test_records_that_gateways_wrote_to_the_cluster_before_they_heard_of_t
                 for writer in writers if trouble is cut_off else writers[:1]:
                     await writer.goes_on(RECORDS)
             await failing_over
+            await all_have_heard(mesh)
             for writer in writers:
                 await writer.goes_on()
             before = await asyncio.to_thread(ends_of, doomed.bootstrap, topic)
