@@ -193,7 +193,7 @@ async def test_a_replay_is_watched_until_it_ends(world: World, s1: Member) -> No
     assert list(dict.fromkeys(positions)) == [10, 1000]  # how far it is may be seen before its end is in the log
     assert [each.state for each in seen][-1] == DONE
     unknown = world.replays.WatchReplay(replays.WatchReplayRequest(name="replays/none"), timeout=CALL)
-    await refused(unknown.read(), grpc.StatusCode.NOT_FOUND, "never started, or so old that only the log tells of it")
+    await refused(unknown.read(), grpc.StatusCode.NOT_FOUND, "never begun, or so old that only the log tells of it")
 
 
 async def test_a_replay_is_cancelled_by_its_member_or_at_once_where_it_has_none(world: World, s1: Member) -> None:
