@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+import schemathesis.specs.openapi.object_authorization  # amid a request, CPython 3.11 may fail to parse it
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi import checks
 

@@ -171,7 +171,7 @@ BOUNDLESS = {
     "mesh.v1.Narrowing",  # see the last request above
     "mesh.v1.ExplainAccessRequest",  # a question about rights shows no thing
     "mesh.v1.PartitionProgress", "mesh.v1.InstancePartition", "mesh.v1.TopicApart", "mesh.v1.ConnectedClient",
-    "mesh.v1.RehearsalFigures",
+    "mesh.v1.RehearsalFigures", "mesh.v1.AcknowledgedLog", "mesh.v1.UnreachableCluster",
     "mesh.v1.ReplayPartition", "mesh.v1.TopicProfile", "mesh.v1.ReportOrderRequest",
     "mesh.v1.ReportReplayRequest",  # what members report; members have no grants
     "mesh.v1.GetTransactionRequest", "mesh.v1.FinishTransactionRequest",

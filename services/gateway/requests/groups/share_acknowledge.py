@@ -104,7 +104,7 @@ def _by_giver(
         if giver is None:
             results.put(slot, _failed(slot.partition, GONE, GONE_TEXT))
         else:
-            parts.setdefault(giver.leader, {})[slot] = AcknowledgePartition(slot.partition, list(batches))
+            parts.setdefault(giver.leader, {})[slot] = replace(given[slot], acknowledgement_batches=list(batches))
     return [(session.brokers[leader], part) for leader, part in parts.items()]
 
 
