@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from services.gateway.downstream import fetch_forwarding, fetch_in_flight
+from services.gateway.downstream import fetch_forwarding, fetch_passing
 from services.gateway.requests.records.fetch import ended_in_doubt
 from services.gateway.requests.records.fetch_writing import written_fetch
 from services.gateway.wire.scanner.fetch_beginning import read_beginning
@@ -52,7 +52,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
     monkeypatch.setattr(fetch_forwarding, "written_fetch", written)
     monkeypatch.setattr(fetch_forwarding, "ended_in_doubt", is_doubted)
-    monkeypatch.setattr(fetch_in_flight, "read_beginning", begins)
+    monkeypatch.setattr(fetch_passing, "read_beginning", begins)
     return counted
 
 
