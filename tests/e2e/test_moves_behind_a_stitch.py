@@ -133,8 +133,6 @@ class Transactions:
             self.aborted += values
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.soak  # a transaction that meets the first cut may stay open until its time-out, and the copy waits for it
 async def test_transactions_and_newer_groups_go_on_over_both_cuts_and_the_old_cluster_may_die(
     two_gateways: Mesh, world: World
 ) -> None:

@@ -6,6 +6,7 @@ And Kafka's own program that copies a partition in transactions.
 import json
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -31,6 +32,8 @@ COPIES_IN_A_TRANSACTION = 20
 COPIER_S = 90.0
 ANSWER_S = 25.0
 """Longer than a producer of either kind waits before it gives up by itself."""
+QUIET_S = 2.0
+"""Seconds for the rest of a transaction, once a record of it is refused."""
 
 
 class TransactionError(Exception):
@@ -72,6 +75,7 @@ class LibrdkafkaTransacting:
         self._do(lambda: self._producer.init_transactions(ANSWER_S))
 
     def begin(self) -> None:
+        self._failed = []  # an abort fails the records that were kept
         self._do(self._producer.begin_transaction)
 
     def send(self, topic: str, *values: str) -> None:
@@ -79,7 +83,10 @@ class LibrdkafkaTransacting:
             self._do(partial(self._producer.produce, topic, value, value, on_delivery=self._delivered))
 
     def flush(self) -> list[str]:
-        assert self._producer.flush(ANSWER_S) == 0, "records were neither delivered nor refused"
+        """When a record is refused, librdkafka may keep the others of its transaction until the abort."""
+        deadline = time.monotonic() + ANSWER_S
+        while self._producer.flush(QUIET_S) and not self._failed:
+            assert time.monotonic() < deadline, "records were neither delivered nor refused"
         failed, self._failed = self._failed, []
         return failed
 
