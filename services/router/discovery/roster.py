@@ -10,12 +10,12 @@ from typing import NamedTuple
 import grpc
 
 from mesh import durations
+from mesh.acknowledgements import ReportedLogs
 from mesh.routing.policies import QUOTA_POLICY
 from mesh.rpc import acknowledgements, admin, discovery, quotas
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin, Notice
 from services.router.change import Change
-from services.router.discovery.acknowledged import AcknowledgedLogs
 from services.router.discovery.member import Answer, Message, News
 from services.router.discovery.orders import PHASES
 from services.router.discovery.session import Ending, Session
@@ -49,7 +49,7 @@ class Roster:
         self._hold = hold
         self._sessions: dict[str, Session] = {}
         self._departures: dict[str, _Departure] = {}
-        self.acknowledged = AcknowledgedLogs()
+        self.acknowledged = ReportedLogs()
         self._quota_parts: dict[str, quotas.QuotaParts] = {}
         """The parts of quotas of each gateway, as control last divided them."""
         bulletin.on_notice(self._spread)
@@ -104,7 +104,7 @@ class Roster:
 
     def heard_standby(self, session: Session, report: acknowledgements.StandbyReport) -> None:
         """The member reported what it knows of clusters that have standbys."""
-        self.acknowledged.heard(report.logs)
+        self.acknowledged.add(report.logs)
         del report.logs[:]
         session.standby = report
         self.change.note()

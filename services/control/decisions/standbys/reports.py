@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mesh.acknowledgements import merged
+from mesh import durations
+from mesh.acknowledgements import ReportedLogs
 from mesh.rpc import acknowledgements, admin
 from services.control.decisions.members.members import short
 
-MOST_LOGS = 5_000
-"""The topics of all standbys."""
 FRESH_S = 15.0
 """Routers report at least every 5 seconds. An older report says nothing of now."""
 
@@ -28,7 +27,7 @@ class StandbyReports:
     """See above."""
 
     clock: Callable[[], float] = time.monotonic
-    _logs: dict[str, acknowledgements.AcknowledgedLog] = field(default_factory=dict)
+    _logs: ReportedLogs = field(default_factory=ReportedLogs)
     _heard: dict[str, _Heard] = field(default_factory=dict)
 
     def report(
@@ -38,16 +37,13 @@ class StandbyReports:
         reports: Mapping[str, acknowledgements.StandbyReport],
     ) -> None:
         """Takes a router's report. Members without an entry in `reports` reach all clusters."""
-        for log in logs:
-            self._logs[log.topic] = merged(self._logs.pop(log.topic, None), log)
-        while len(self._logs) > MOST_LOGS:
-            del self._logs[next(iter(self._logs))]
+        self._logs.add(logs)
         now = self.clock()
         self._heard = {name: each for name, each in self._heard.items() if now - each.at <= FRESH_S}
         for member in members:
             if member.kind in (admin.MEMBER_KIND_GATEWAY, admin.MEMBER_KIND_UNSPECIFIED):
                 unreachable = reports[member.name].unreachable if member.name in reports else ()
-                seconds = {each.cluster_name: each.duration.ToMilliseconds() / 1000 for each in unreachable}
+                seconds = {each.cluster_name: durations.in_s(each.duration) for each in unreachable}
                 self._heard[short(member.name)] = _Heard(now, seconds)
 
     def log_of(self, topic: str, since: int) -> acknowledgements.AcknowledgedLog | None:
