@@ -7,6 +7,7 @@ import uuid
 import click
 from google.protobuf.duration_pb2 import Duration as ProtoDuration
 
+from mesh import durations
 from mesh.rpc import standbys as standbys_pb
 from mesh.wording import word
 from meshctl.commands.cluster_rehearse import Duration
@@ -179,7 +180,7 @@ def _policy(of: standbys_pb.StandbySpec) -> str:
 
 
 def _topic_row(of: standbys_pb.StandbyTopic) -> tuple[object, ...]:
-    behind = f"{of.lag.ToMilliseconds() / 1000:.1f} s" if of.HasField("lag") else "-"
+    behind = f"{durations.in_s(of.lag):.1f} s" if of.HasField("lag") else "-"
     return of.topic, "none" if of.left else of.copy.target_topic, of.lag_records, behind, of.problem
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from mesh import durations
 from mesh.rpc import admin, standbys
 from mesh.wording import word
 from services.console import words
@@ -99,7 +100,7 @@ def _parts(of: standbys.Standby) -> list[Part]:
 
 
 def _topic(of: standbys.StandbyTopic) -> Cells:
-    behind = f"{of.lag.ToMilliseconds() / 1000:,.1f} s" if of.HasField("lag") else "not known"
+    behind = f"{durations.in_s(of.lag):,.1f} s" if of.HasField("lag") else "not known"
     copy = Cell("none: a fail-over leaves it", tone=Tone.WARNING) if of.left else of.copy.target_topic
     return [
         Cell(of.topic, here(f"/topics/{of.topic}")), copy, f"{of.lag_records:,}", words.NONE if of.left else behind,

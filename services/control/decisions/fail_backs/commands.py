@@ -10,7 +10,6 @@ Theory of operation
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from mesh.topic_logs.brokers import Brokers, CopySetbackError, TooLargeError
 from mesh.topic_logs.pace import Pace
 from services.control.decisions.drains.commands import DrainDecisions
 from services.control.decisions.fail_backs.reconciling import OpenTransactionError, Reconciling
+from services.control.decisions.leading import looks
 from services.control.decisions.members.members import Members
 from services.control.decisions.topic_moves.commands import Batch, TopicMoveDecisions
 from services.control.domain.drains.drains import LEFT as DRAIN_LEFT
@@ -160,10 +160,7 @@ class FailBackDecisions:
 
     async def run(self) -> None:
         """Runs for ever; does nothing while another control leads."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            if self._journal.why_not_leading:
-                continue
+        async for _ in looks(self._journal, lambda: LOOK_EVERY):
             known = {name: each for name, each in self._journal.view.fail_backs.items() if is_open(each)}
             self._problems = {name: why for name, why in self._problems.items() if name in known}
             open_gauge.set(len(known))

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from prometheus_client import Gauge
 
+from mesh import durations
 from mesh.rpc import standbys
 from services.control.decisions.standbys.failing_over import FailOvers
 from services.control.decisions.standbys.reports import StandbyReports
@@ -58,13 +59,13 @@ class AutomaticFailOvers:
         copied = [each for each in shown.topics if not each.left]
         for each in copied:
             if each.HasField("lag"):
-                self._lags[name, each.topic] = each.lag.ToMilliseconds() / 1000
+                self._lags[name, each.topic] = durations.in_s(each.lag)
         if not spec.HasField("fail_over_after") or not copied:
             return
         why = ""
-        seconds, after = self._reports.without(spec.source_cluster), spec.fail_over_after.ToMilliseconds() / 1000
+        seconds, after = self._reports.without(spec.source_cluster), durations.in_s(spec.fail_over_after)
         if is_away(seconds, after) and not await self._answers(spec.source_cluster):
-            lost = [self._fail_overs.counted(each) for each in copied]
+            lost = self._fail_overs.counted(copied)
             why = obstacle(spec, lost, {topic: lag for (standby, topic), lag in self._lags.items() if standby == name})
             if not why:
                 votes = sum(each >= after for each in seconds.values())

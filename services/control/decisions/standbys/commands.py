@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 import structlog
 from prometheus_client import Gauge
 
+from mesh import durations
 from mesh.record_rules import standby_copy_of
 from mesh.routing import Place
 from mesh.routing.policies import STANDBY_POLICY
@@ -284,5 +285,5 @@ class StandbyDecisions:
         copied = [each for each in shown.topics if not each.left]
         topics_gauge.labels(cluster).set(len(copied))
         lag_gauge.labels(cluster).set(sum(each.lag_records for each in copied))
-        seconds_gauge.labels(cluster).set(max((each.lag.ToMilliseconds() / 1000 for each in copied), default=0))
+        seconds_gauge.labels(cluster).set(max((durations.in_s(each.lag) for each in copied), default=0))
         standing_gauge.labels(cluster).set(sum(bool(each.problem) for each in copied))

@@ -103,20 +103,19 @@ class FailOvers:
             wishes = ChangeWishes(accept_skip=True, allow_unreachable=True, without_members=silent)
             cut = _FailOverCut(lambda: self._entries.append(name, [held], step))
             await self._rules.change(command, wishes, step, lambda _: None, cut=cut)
-            lost = [self.counted(each, silent) for each in _copied(named(self._journal.view.standbys, name))]
+            lost = self.counted(_copied(named(self._journal.view.standbys, name)), silent)
             ended = events.FailOverEnded(name=name, silent_gateways=sorted(silent))
             await self._entries.append(name, [*in_events(name, lost), ended], caller, answer)
             log.warning("a cluster has failed over", standby=name, target=standby.spec.target_cluster)
 
-    def counted(self, topic: standbys.StandbyTopic, silent: Collection[str] = ()) -> standbys.StandbyTopic:
-        """The topic with the records that the fail-over loses: all gateways but those have reported their ends."""
-        return counted(topic, self._reports.log_of(topic.topic, self.since(topic)), someone_is_silent=bool(silent))
-
-    def since(self, topic: standbys.StandbyTopic) -> int:
-        """The revision since which gateways note how far the topic is acknowledged."""
+    def counted(
+        self, topics: Sequence[standbys.StandbyTopic], silent: Collection[str] = ()
+    ) -> list[standbys.StandbyTopic]:
+        """The topics with the records that the fail-over loses: all gateways but those have reported their ends."""
         policy = STANDBY_POLICY.of(self._journal.view.state.effective.policies)
-        key = (topic.copy.source_cluster, topic.topic)
-        return next((each.since_revision for each in policy.logs if (each.cluster_name, each.topic) == key), 0)
+        since = {(each.cluster_name, each.topic): each.since_revision for each in policy.logs}
+        logs = (self._reports.log_of(of.topic, since.get((of.copy.source_cluster, of.topic), 0)) for of in topics)
+        return [counted(of, log, someone_is_silent=bool(silent)) for of, log in zip(topics, logs, strict=True)]
 
     async def _close(self, name: str, standby: standbys.Standby) -> None:
         """No copier writes to the copies from now on."""

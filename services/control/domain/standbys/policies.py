@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from google.protobuf.duration_pb2 import Duration
+
+from mesh import durations
 from mesh.rpc import standbys
 from services.control.domain.errors import InvalidField
 
@@ -15,7 +18,7 @@ MOST_S = 86_400.0
 def check_policy(spec: standbys.StandbySpec) -> None:
     """Refuses an order that can't be meant."""
     automatic = spec.HasField("fail_over_after")
-    if automatic and not LEAST_AFTER_S <= _seconds(spec.fail_over_after) <= MOST_S:
+    if automatic and not LEAST_AFTER_S <= durations.in_s(spec.fail_over_after) <= MOST_S:
         text = (
             f"control fails over by itself after {LEAST_AFTER_S:g} s to {MOST_S:g} s, not {_text(spec.fail_over_after)}"
         )
@@ -26,7 +29,7 @@ def check_policy(spec: standbys.StandbySpec) -> None:
             raise InvalidField(f"spec.{field}", text)
     if spec.max_lost_records < 0:
         raise InvalidField("spec.max_lost_records", f"{spec.max_lost_records} is less than 0; 0 means: lose no record")
-    if spec.HasField("max_lag") and _seconds(spec.max_lag) < 0:
+    if spec.HasField("max_lag") and durations.in_s(spec.max_lag) < 0:
         raise InvalidField("spec.max_lag", f"{_text(spec.max_lag)} is less than 0")
 
 
@@ -59,14 +62,10 @@ def obstacle(spec: standbys.StandbySpec, topics: Collection[standbys.StandbyTopi
         lag = lags.get(each.topic)
         if lag is None:
             return f"the copy of {each.topic} lacks {each.lag_records} records, and nobody knows for how long"
-        if lag > _seconds(spec.max_lag):
+        if lag > durations.in_s(spec.max_lag):
             return f"the copy of {each.topic} was {lag:.1f} s behind, and may be {_text(spec.max_lag)} behind"
     return ""
 
 
-def _seconds(of: object) -> float:
-    return float(of.ToMilliseconds()) / 1000  # type: ignore[attr-defined]  # a Duration
-
-
-def _text(of: object) -> str:
-    return f"{_seconds(of):g} s"
+def _text(of: Duration) -> str:
+    return f"{durations.in_s(of):g} s"
