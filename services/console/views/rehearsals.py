@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from mesh.rehearsals.figures import added, longest_ms, quantile_ms
 from mesh.rehearsals.words import verdict
-from mesh.rpc import admin, rehearsals
+from mesh.rpc import rehearsals
 from mesh.wording import word
 from services.console import words
-from services.console.asking import PAGE_SIZE, Ask, change, here
-from services.console.outcomes import CallError
+from services.console.asking import Ask, change, here
 from services.console.parts import Cell, Cells, Facts, Item, Moved, Notice, Page, Part, Table, Tone
+from services.console.views.of_clusters import of_clusters
 
 COLUMNS = ("Candidate", "State", "Topics", "Share", "Ends", "So far", "Note")
 FIGURES = (
@@ -23,23 +22,11 @@ FIGURES = (
 
 async def listing(ask: Ask) -> Page:
     """A page of clusters; each has a rehearsal at most."""
-    request = admin.ListClustersRequest(page_size=PAGE_SIZE, page_token=ask.page_token)
-    answer = await ask.caller.call(ask.caller.stubs.clusters.ListClusters, request)
-    found = await asyncio.gather(*(_known(ask, each.spec.cluster_name) for each in answer.clusters))
-    rows = [_row(each) for each in found if each is not None]
+    found, more = await of_clusters(ask, _get)
     empty = "No cluster is rehearsed: meshctl cluster rehearse begins it."
-    table = Table("Rehearsals", COLUMNS, rows, empty, more=ask.more(answer.next_page_token))
+    table = Table("Rehearsals", COLUMNS, list(map(_row, found)), empty, more=more)
     lead = "Gateways write a share of the batches to a candidate as well, after clients have their answers."
     return Page("Rehearsals", [table], lead=lead)
-
-
-async def _known(ask: Ask, cluster: str) -> rehearsals.Rehearsal | None:
-    try:
-        return await _get(ask, cluster)
-    except CallError as failure:
-        if failure.code != "NOT_FOUND":
-            raise
-        return None
 
 
 async def _get(ask: Ask, cluster: str) -> rehearsals.Rehearsal:

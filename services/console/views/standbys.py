@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from mesh import durations
-from mesh.rpc import admin, standbys
+from mesh.rpc import standbys
 from mesh.wording import word
 from services.console import words
-from services.console.asking import PAGE_SIZE, Ask, change, here
-from services.console.outcomes import CallError
+from services.console.asking import Ask, change, here
 from services.console.parts import Cell, Cells, Facts, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
+from services.console.views.of_clusters import of_clusters
 
 COLUMNS = ("Cluster", "Standby", "State", "Topics", "Records behind", "Since", "Note")
 TOPIC_COLUMNS = ("Topic", "Copy", "Records behind", "Behind", "Problem")
@@ -22,24 +20,11 @@ FAIL_OVER_TIMEOUT_S = 60.0
 
 async def listing(ask: Ask) -> Page:
     """A page of clusters; control has a standby for each of them at most."""
-    stubs = ask.caller.stubs
-    request = admin.ListClustersRequest(page_size=PAGE_SIZE, page_token=ask.page_token)
-    answer = await ask.caller.call(stubs.clusters.ListClusters, request)
-    found = await asyncio.gather(*(_known(ask, each.spec.cluster_name) for each in answer.clusters))
-    rows = [_row(each) for each in found if each is not None]
+    found, more = await of_clusters(ask, _get)
     empty = "No cluster has a standby: meshctl cluster standby begins one."
-    table = Table("Standbys", COLUMNS, rows, empty, more=ask.more(answer.next_page_token))
+    table = Table("Standbys", COLUMNS, list(map(_row, found)), empty, more=more)
     lead = "Routers copy a cluster's topics to another cluster, which takes their place when an operator orders it."
     return Page("Standbys", [table], lead=lead)
-
-
-async def _known(ask: Ask, cluster: str) -> standbys.Standby | None:
-    try:
-        return await _get(ask, cluster)
-    except CallError as failure:
-        if failure.code != "NOT_FOUND":
-            raise
-        return None
 
 
 async def _get(ask: Ask, cluster: str) -> standbys.Standby:
@@ -125,7 +110,7 @@ def _losses(of: standbys.Standby) -> Table:
 
 
 async def plan(ask: Ask) -> Page:
-    """What a fail-over would lose, as control says. Control refuses it while the cluster answers."""
+    """The loss of a fail-over, as control says. Control refuses the plan while the cluster answers."""
     cluster = ask.parameters["cluster"]
     target = (await _get(ask, cluster)).spec.target_cluster
     request = standbys.FailOverRequest(name=f"standbys/{cluster}", target_cluster=target, validate_only=True)
