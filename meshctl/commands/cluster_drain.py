@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from google.protobuf.message import Message
@@ -64,6 +64,65 @@ class Pause(click.ParamType):
         return milliseconds
 
 
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def bounds(rate: str, without: str) -> Callable[[C], C]:
+    """The options of a batch of moves, for a command that gives them to `spec_of`. `rate`, `without`: their help."""
+    options = (
+        click.option(
+            "--at-once", type=click.IntRange(min=1), metavar="N", help="Topics that are copied at the same time; 2."
+        ),
+        click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="MB/S", help=rate),
+        click.option(
+            "--window", type=Window(), metavar="HH:MM-HH:MM", help="Moves begin only in this part of the day, UTC."
+        ),
+        click.option(
+            "--pause-at-most", type=Pause(), metavar="TIME", help="How long producers of a topic may wait; 1s."
+        ),
+        click.option(
+            "--cuts",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Cuts that may miss this bound before a move rolls back; 3.",
+        ),
+        click.option(
+            "--without",
+            multiple=True,
+            metavar="MEMBER",
+            shell_complete=member_names,
+            help=f"{without}, because its process has ended; again for each of several.",
+        ),
+    )
+
+    def on(command: C) -> C:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return on
+
+
+def spec_of(
+    *,
+    at_once: int | None,
+    rate: float | None,
+    window: drains_pb.DrainWindow | None,
+    pause_at_most: int | None,
+    cuts: int | None,
+    without: tuple[str, ...],
+) -> drains_pb.DrainSpec:
+    """The batch of moves with these options (`bounds`)."""
+    return drains_pb.DrainSpec(
+        at_once=at_once or 0,
+        bytes_per_second=round((rate or 0) * MEGABYTE),
+        window=window,
+        hold_budget=durations.of_ms(pause_at_most or 0),
+        cuts_at_most=cuts or 0,
+        without_members=without,
+    )
+
+
 @click.group("drain", cls=NameFirst)
 def drain() -> None:
     """Move the topics of a cluster to another one with their records, some at a time.
@@ -84,40 +143,21 @@ def drain() -> None:
 @click.argument("cluster", metavar="CLUSTER", shell_complete=cluster_names)
 @click.option("--to", "target", required=True, metavar="CLUSTER", help="The cluster to move to.")
 @click.option("--topics", default="", metavar="GLOB", help="Only topics that match this pattern of * and ?.")
-@click.option("--at-once", type=click.IntRange(min=1), metavar="N", help="Topics that are copied at the same time; 2.")
-@click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="MB/S", help="Megabytes a second of all copies."
-)
-@click.option("--window", type=Window(), metavar="HH:MM-HH:MM", help="Moves begin only in this part of the day, UTC.")
-@click.option("--pause-at-most", type=Pause(), metavar="TIME", help="How long producers of a topic may wait; 1s.")
-@click.option(
-    "--cuts", type=click.IntRange(min=1), metavar="N", help="Cuts that may miss this bound before a move rolls back; 3."
-)
-@click.option(
-    "--without",
-    multiple=True,
-    metavar="MEMBER",
-    shell_complete=member_names,
-    help="Cut although this gateway does not answer, because its process has ended; again for each of several.",
-)
+@bounds("Megabytes a second of all copies.", "Cut although this gateway does not answer")
 @click.option("--dry-run", is_flag=True, help="Show for each topic whether it fits, and change nothing.")
 @click.option("--wait", is_flag=True, help="Until the drain has ended.")
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
 def start(
     session: Session,
+    /,
     cluster: str,
     target: str,
     topics: str,
-    at_once: int | None,
-    rate: float | None,
-    window: drains_pb.DrainWindow | None,
-    pause_at_most: int | None,
-    cuts: int | None,
-    without: tuple[str, ...],
     dry_run: bool,
     wait: bool,
     reason: str,
+    **bounds_of_moves: Any,
 ) -> None:
     """Drain CLUSTER: its topics move to another cluster.
 
@@ -128,17 +168,8 @@ def start(
       meshctl cluster drain c1 --to c2 --dry-run
       meshctl cluster drain c1 --to c2 --rate 20 --pause-at-most 500ms --wait
     """
-    spec = drains_pb.DrainSpec(
-        source_cluster=cluster,
-        target_cluster=target,
-        topics=topics,
-        at_once=at_once or 0,
-        bytes_per_second=round((rate or 0) * MEGABYTE),
-        window=window,
-        hold_budget=durations.of_ms(pause_at_most or 0),
-        cuts_at_most=cuts or 0,
-        without_members=without,
-    )
+    spec = spec_of(**bounds_of_moves)
+    spec.source_cluster, spec.target_cluster, spec.topics = cluster, target, topics
     connection = session.connect()
     request = drains_pb.StartDrainRequest(
         spec=spec, validate_only=dry_run, reason=reason, request_id="" if dry_run else str(uuid.uuid4())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import click
 
-from mesh import durations
-from mesh.rpc import drains as drains_pb
 from mesh.rpc import fail_backs as fail_backs_pb
 from mesh.wording import short, word
-from meshctl.commands.cluster_drain import LOOK_SECONDS, MEGABYTE, PLAN_SECONDS, Pause, Window
-from meshctl.completions import cluster_names, member_names
+from meshctl.commands.cluster_drain import LOOK_SECONDS, PLAN_SECONDS, bounds, spec_of
+from meshctl.completions import cluster_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.following import followed
@@ -46,42 +45,20 @@ def fail_back() -> None:
     default="topic",
     help="The place for records that only CLUSTER has: a topic of their own, or behind the records of their topic.",
 )
-@click.option("--at-once", type=click.IntRange(min=1), metavar="N", help="Topics that are copied at the same time; 2.")
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="MB/S",
-    help="Megabytes a second of all copies, and of strays.",
-)
-@click.option("--window", type=Window(), metavar="HH:MM-HH:MM", help="Moves begin only in this part of the day, UTC.")
-@click.option("--pause-at-most", type=Pause(), metavar="TIME", help="How long producers of a topic may wait; 1s.")
-@click.option(
-    "--cuts", type=click.IntRange(min=1), metavar="N", help="Cuts that may miss this bound before a move rolls back; 3."
-)
-@click.option(
-    "--without",
-    multiple=True,
-    metavar="MEMBER",
-    shell_complete=member_names,
-    help="Go on although this gateway does not answer, because its process has ended; again for each of several.",
-)
+@bounds("Megabytes a second of all copies, and of strays.", "Go on although this gateway does not answer")
 @click.option("--dry-run", is_flag=True, help="Show for each topic how it would come back, and change nothing.")
 @click.option("--wait", is_flag=True, help="Until the fail-back has ended.")
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
 def start(
     session: Session,
+    /,
     cluster: str,
     strays: str,
-    at_once: int | None,
-    rate: float | None,
-    window: drains_pb.DrainWindow | None,
-    pause_at_most: int | None,
-    cuts: int | None,
-    without: tuple[str, ...],
     dry_run: bool,
     wait: bool,
     reason: str,
+    **bounds_of_moves: Any,
 ) -> None:
     """Lead the topics of CLUSTER back, with all their records.
 
@@ -92,15 +69,7 @@ def start(
       meshctl cluster fail-back c1 --dry-run
       meshctl cluster fail-back c1 --strays append --rate 20 --wait
     """
-    moves = drains_pb.DrainSpec(
-        at_once=at_once or 0,
-        bytes_per_second=round((rate or 0) * MEGABYTE),
-        window=window,
-        hold_budget=durations.of_ms(pause_at_most or 0),
-        cuts_at_most=cuts or 0,
-        without_members=without,
-    )
-    spec = fail_backs_pb.FailBackSpec(cluster=cluster, strays=STRAYS[strays], moves=moves)
+    spec = fail_backs_pb.FailBackSpec(cluster=cluster, strays=STRAYS[strays], moves=spec_of(**bounds_of_moves))
     connection = session.connect()
     request = fail_backs_pb.StartFailBackRequest(
         spec=spec, validate_only=dry_run, reason=reason, request_id="" if dry_run else str(uuid.uuid4())
