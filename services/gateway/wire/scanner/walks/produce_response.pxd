@@ -32,16 +32,21 @@ cdef bint _classic(
 ) except -1
 
 @cython.locals(
-    data="const unsigned char *", flexible=bint, topics=list, size=Py_ssize_t, topic=AnsweredTopic, found=dict,
+    data="const unsigned char *", flexible=bint, size=Py_ssize_t, topic=AnsweredTopic, found=dict,
     name=bytes, partitions=Py_ssize_t, at=Py_ssize_t,
 )
 cpdef dict base_offsets(object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end)
 
 @cython.locals(
-    data="const unsigned char *", flexible=bint, topics=list, size=Py_ssize_t, topic=AnsweredTopic, of_topic=tuple,
+    data="const unsigned char *", flexible=bint, size=Py_ssize_t, topic=AnsweredTopic, of_topic=tuple,
     known=Py_ssize_t, partitions=Py_ssize_t, at=Py_ssize_t, number=Py_ssize_t, shift=cython.longlong,
 )
 cpdef shift_offsets(object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end, dict shifts)
+
+@cython.locals(found=list)
+cdef list _topics(const unsigned char *data, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end)
+
+cdef Py_ssize_t _partition_bytes(Py_ssize_t version)
 
 @cython.locals(offset=cython.longlong)
 cdef _shift(object buffer, const unsigned char *data, Py_ssize_t at, long long shift)

@@ -38,15 +38,9 @@ def base_offsets(buffer: Buffer, version: int, offset: int, end: int) -> dict[tu
     """The base offsets in a clean response, by the topic's name and the partition's number."""
     readers.enclose("Produce", buffer, offset, end)
     data = octets.of(buffer)
-    flexible = version >= _FLEXIBLE
-    topics: list[AnsweredTopic] = []
-    if flexible:
-        _flexible(data, offset, end, topics)
-    else:
-        _classic(data, version, offset, end, topics)
-    size = 33 if flexible else 22 if version < 5 else 36 if version == 8 else 30
+    flexible, size = version >= _FLEXIBLE, _partition_bytes(version)
     found: dict[tuple[bytes, int], int] = {}
-    for topic in topics:
+    for topic in _topics(data, version, offset, end):
         name = octets.copy(data, topic.name_at, topic.partitions_at)
         partitions, at = readers.count(data, topic.partitions_at, end, flexible, size, "Produce.partitions")
         for _ in range(partitions):
@@ -61,14 +55,8 @@ def shift_offsets(
     """Adds to the offsets of a clean response, in place; `shifts`: by the topic's name and the partition's number."""
     readers.enclose("Produce", buffer, offset, end)
     data = octets.of(buffer)
-    flexible = version >= _FLEXIBLE
-    topics: list[AnsweredTopic] = []
-    if flexible:
-        _flexible(data, offset, end, topics)
-    else:
-        _classic(data, version, offset, end, topics)
-    size = 33 if flexible else 22 if version < 5 else 36 if version == 8 else 30
-    for topic in topics:
+    flexible, size = version >= _FLEXIBLE, _partition_bytes(version)
+    for topic in _topics(data, version, offset, end):
         of_topic = shifts.get(octets.copy(data, topic.name_at, topic.partitions_at))
         if of_topic is None:
             continue
@@ -88,6 +76,21 @@ def _shift(buffer: bytearray | memoryview, data: Buffer, at: int, shift: int) ->
     offset = octets.int64(data, at)
     if offset >= 0:
         octets.put64(buffer, at, offset + shift)
+
+
+def _topics(data: Buffer, version: int, offset: int, end: int) -> list[AnsweredTopic]:
+    """The topics of a clean response."""
+    found: list[AnsweredTopic] = []
+    if version >= _FLEXIBLE:
+        _flexible(data, offset, end, found)
+    else:
+        _classic(data, version, offset, end, found)
+    return found
+
+
+def _partition_bytes(version: int) -> int:
+    """The size of a partition in a clean response."""
+    return 33 if version >= _FLEXIBLE else 22 if version < 5 else 36 if version == 8 else 30
 
 
 def topics_of_clean_response(buffer: Buffer, version: int, offset: int, end: int) -> list[AnsweredTopic] | None:
